@@ -1,0 +1,28 @@
+# Each target sets up its own environment in .venv: once, quick afterwards.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test lint bench clean
+
+demo: $(READY)  ## tap two small models and print what was seen
+	$(BIN)/floatlens demo
+
+test: lint  ## ruff, pyright, pytest with doctests
+	$(BIN)/pytest -n 2
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(READY)  ## what observing costs: one table from one interleaved run
+	$(BIN)/python benchmarks/tap_cost.py
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv

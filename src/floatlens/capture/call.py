@@ -1,0 +1,158 @@
+"""One attention call, with its parts under their names, and the ways in which an edit may change it.
+
+Shapes throughout: query `(sample, head, query, depth)`, key and value `(sample, kv_head, key, depth)`, mask broadcastable to
+`(sample, head, query, key)`. Query head `h` reads KV head `h // (heads / kv_heads)`.
+Nothing here looks at attention weights; `kernel.py` runs a call and `walk.py` observes one.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from floatlens.errors import Refusal
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """One call of `scaled_dot_product_attention` before it runs.
+
+    `mask` is boolean (True: may look) or additive, or None; `causal` lets query `i` see keys `0..i` (torch's flag, aligned top left).
+    `head_scale` multiplies the output of each query head and is None unless an edit asks for it.
+    `layer`, `module` and `repeat` say where the call comes from; `step` is the decoding step it belongs to.
+
+    Examples
+    --------
+    >>> import torch
+    >>> q = k = v = torch.zeros(1, 2, 3, 4)
+    >>> call = AttentionCall(q, k, v, mask=None, causal=True, scale=0.5)
+    >>> call.hide(torch.tensor([True, False, False])).mask[0, 0].int().tolist()  # key 0 is hidden from everyone
+    [[0, 0, 0], [0, 1, 0], [0, 1, 1]]
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    causal: bool
+    scale: float
+    head_scale: Tensor | None = None
+    layer: int = 0
+    module: str = ""
+    repeat: int = 0
+    step: int = 0
+
+    @property
+    def samples(self) -> int:
+        return self.query.shape[0]
+
+    @property
+    def heads(self) -> int:
+        return self.query.shape[1]
+
+    @property
+    def kv_heads(self) -> int:
+        return self.key.shape[1]
+
+    @property
+    def queries(self) -> int:
+        return self.query.shape[2]
+
+    @property
+    def keys(self) -> int:
+        return self.key.shape[2]
+
+    @property
+    def where(self) -> str:
+        """The call's name in messages: layer, module and, for a module run more than once, which run."""
+        again = f", run {self.repeat + 1}" if self.repeat else ""
+        return f"layer {self.layer} ({self.module or 'the model itself'}{again})"
+
+    def hide(self, keys: Tensor) -> "AttentionCall":
+        """Hide keys: `keys` is True where a key may no longer be seen, broadcastable to (sample, head, query, key)."""
+        if keys.dtype != torch.bool:
+            raise Refusal(f"call.hide takes a boolean tensor, True where a key is hidden; this one is {keys.dtype}.")
+        keys = self._over_queries_and_keys(keys, "call.hide")
+        mask = self._explicit_mask()
+        if mask is None:
+            hidden = ~keys
+        elif mask.dtype == torch.bool:
+            hidden = mask & ~keys
+        else:
+            hidden = mask.masked_fill(keys, float("-inf"))
+        return replace(self, mask=hidden, causal=False)
+
+    def add_bias(self, bias: Tensor) -> "AttentionCall":
+        """Add `bias`, broadcastable to (sample, head, query, key), to the scaled scores."""
+        bias = self._over_queries_and_keys(bias, "call.add_bias").to(self.query.dtype)
+        mask = self._explicit_mask()
+        if mask is None:
+            biased = bias
+        elif mask.dtype == torch.bool:
+            biased = torch.where(mask, bias, torch.full_like(bias, float("-inf")))
+        else:
+            biased = mask + bias
+        return replace(self, mask=biased, causal=False)
+
+    def expand_heads(self) -> "AttentionCall":
+        """Give every query head its own copy of its keys and values, so that they can be changed per query head."""
+        repeats = self.heads // self.kv_heads
+        if repeats == 1:
+            return self
+        return replace(self, key=self.key.repeat_interleave(repeats, dim=1), value=self.value.repeat_interleave(repeats, dim=1))
+
+    def with_keys(self, key: Tensor, value: Tensor) -> "AttentionCall":
+        """Replace keys and values. Their number may change if there is no explicit mask over the old ones."""
+        if key.shape[:3] != value.shape[:3] or key.shape[-1] != self.query.shape[-1] or self.heads % key.shape[1]:
+            raise Refusal(
+                f"call.with_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} for queries of shape "
+                f"{tuple(self.query.shape)}: sample, head and key must agree, and the heads must divide the query heads."
+            )
+        changed = replace(self, key=key, value=value)
+        if self.mask is not None and self.mask.shape[-1] not in (1, key.shape[2]):
+            raise Refusal(
+                f"call.with_keys changes the number of keys from {self.keys} to {key.shape[2]}, but the call's mask covers {self.keys}. "
+                "Replace the mask as well: dataclasses.replace(call, key=..., value=..., mask=...)."
+            )
+        return changed
+
+    def scale_heads(self, factors: Tensor) -> "AttentionCall":
+        """Multiply the output of each query head by its factor: shape (head,) or (sample, head)."""
+        if factors.shape not in ((self.heads,), (self.samples, self.heads)):
+            raise Refusal(
+                f"call.scale_heads takes one factor per query head, shape ({self.heads},) or ({self.samples}, {self.heads}); "
+                f"this tensor has shape {tuple(factors.shape)}."
+            )
+        factors = factors.expand(self.samples, self.heads).to(self.query)
+        return replace(self, head_scale=factors if self.head_scale is None else self.head_scale * factors)
+
+    def of_samples(self, samples: slice) -> "AttentionCall":
+        """The same call for some samples of the batch."""
+        mask = None if self.mask is None else as_four_axes(self.mask)
+        if mask is not None and mask.shape[0] > 1:
+            mask = mask[samples]
+        scale = None if self.head_scale is None else self.head_scale[samples]
+        query, key, value = self.query[samples], self.key[samples], self.value[samples]
+        return replace(self, query=query, key=key, value=value, mask=mask, head_scale=scale)
+
+    def _explicit_mask(self) -> Tensor | None:
+        if not self.causal:
+            return None if self.mask is None else as_four_axes(self.mask)
+        ones = torch.ones(self.queries, self.keys, dtype=torch.bool, device=self.query.device)
+        return ones.tril()[None, None]
+
+    def _over_queries_and_keys(self, tensor: Tensor, what: str) -> Tensor:
+        full = (self.samples, self.heads, self.queries, self.keys)
+        try:
+            torch.broadcast_shapes(tensor.shape, full)
+            four = as_four_axes(tensor)
+            return four.expand(four.shape[0], four.shape[1], self.queries, self.keys)
+        except RuntimeError:
+            raise Refusal(
+                f"{what} takes a tensor broadcastable to (sample, head, query, key) = {full}; this one has shape {tuple(tensor.shape)}."
+            ) from None
+
+
+def as_four_axes(mask: Tensor) -> Tensor:
+    """The mask as `(sample or 1, head or 1, query or 1, key or 1)`."""
+    return mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))

@@ -1,0 +1,78 @@
+"""Edits: change an attention call before it runs.
+
+An edit is a callable `edit(call, before) -> call`. It gets the call as it would run and returns it changed (`call.hide`, `call.add_bias`,
+`call.with_keys`, `call.expand_heads`, `call.scale_heads`) or as it is. Edits run one after the other, each on what the one before returned.
+
+`before` holds what each key receives *without* any edit, in this step and in the step before, by the tap's query groups: chosen after an
+edit, a hidden key would never show again. Computing it costs one more walk; an edit that has no use for it says `uses_statistics = False`.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from floatlens.capture.call import AttentionCall
+from floatlens.capture.forward import Forward
+from floatlens.capture.reducers.mass import Mass
+from floatlens.capture.walk import Workspace, walk
+from floatlens.errors import Refusal
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """What each key receives in one call before any edit, for the whole batch. NaN at padding keys."""
+
+    groups: tuple[str, ...]
+    mass: Tensor  # (sample, head, group, key)
+    visible: Tensor  # (sample, head or 1, group, key)
+    null: Tensor  # (sample, head or 1, group, key)
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """The statistics before the edit: of this call, and of the same layer's call in the step before (None in the first step)."""
+
+    now: Received | None
+    previous: Received | None
+
+
+class Edit(Protocol):
+    """What changes a call. A class may say `uses_statistics = False` to save the walk that computes `before`."""
+
+    def __call__(self, call: AttentionCall, before: Before) -> AttentionCall: ...
+
+
+def uses_statistics(edit: Edit) -> bool:
+    """Whether an edit wants `before`; it does unless it says otherwise."""
+    return getattr(edit, "uses_statistics", True)
+
+
+def received_before_edits(call: AttentionCall, forward: Forward, workspace: Workspace) -> Received:
+    """Measure the unedited call."""
+    observation = forward.observe(call)
+    mass = Mass(observation)
+    walk(observation, None, [mass], workspace)
+    _, values = mass.result()["mass"]
+    scene = observation.scene
+    return Received(scene.group_names, values, scene.seeing_rows, scene.null)
+
+
+def apply_edits(edits: tuple[Edit, ...], call: AttentionCall, before: Before) -> AttentionCall:
+    """The call after all edits."""
+    for edit in edits:
+        changed = edit(call, before)
+        if not isinstance(changed, AttentionCall):
+            raise Refusal(f"The edit {describe(edit)} returned a {type(changed).__name__}; an edit returns the call, changed or as it is.")
+        if changed.query.shape != call.query.shape:
+            raise Refusal(
+                f"The edit {describe(edit)} changed the queries from shape {tuple(call.query.shape)} to {tuple(changed.query.shape)}; "
+                "edits may change mask, bias, keys, values and the scale of heads."
+            )
+        call = changed
+    return call
+
+
+def describe(edit: Edit) -> str:
+    """How an edited trace names the edit: its repr for a dataclass, its name for a function."""
+    return getattr(edit, "__qualname__", None) or repr(edit)

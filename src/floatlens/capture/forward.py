@@ -1,0 +1,224 @@
+"""What is known when a forward begins: its inputs, how long the cache is, which positions are real, groups and regions.
+
+Positions count over the whole text, cache included. With a cache of `past` keys, query `i` stands at position `past + i`; a call with fewer
+keys than positions (a sliding-window cache) holds the last ones, a call with more (a static cache) starts at position 0.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from floatlens.capture.call import AttentionCall
+from floatlens.capture.observation import Observation, Scene
+from floatlens.capture.visibility import Visibility, see
+from floatlens.errors import Refusal
+
+Region = Tensor | tuple[int, int] | slice
+Groups = Mapping[str, Tensor] | Callable[["Forward"], Mapping[str, Tensor]]
+Regions = Mapping[str, Region] | Callable[["Forward"], Mapping[str, Region]]
+EVERYONE = "all"  # the group of all rows, when no groups are given
+
+
+@dataclass(eq=False)
+class Forward:
+    """One forward of the watched module. `inputs` are its arguments by name, for groups and regions that depend on them."""
+
+    step: int
+    inputs: Mapping[str, Any]
+    padding: Tensor | None = None  # bool (sample, position), True where real
+    groups: Groups | None = None
+    regions: Regions | None = None
+    pad_token: int | None = None
+    _scenes: dict[Any, tuple[Tensor | None, Scene]] = field(default_factory=dict)
+
+    @property
+    def input_ids(self) -> Tensor | None:
+        """The token ids of this forward, (sample, query), if it was given any."""
+        return next((value for name, value in self.inputs.items() if name.endswith("input_ids") and value is not None), None)
+
+    def __post_init__(self) -> None:
+        cache = self.inputs.get("past_key_values")
+        self.past: int | None = cache.get_seq_length() if cache is not None and hasattr(cache, "get_seq_length") else None
+        """How many keys the cache held when the forward began (it grows with every layer), or None if there is no cache to ask."""
+
+    def observe(self, call: AttentionCall, samples: slice | None = None, *, edited: bool = False) -> Observation:
+        """The call as reducers want it; `samples` picks those that are recorded.
+
+        A model's own mask is checked for padding and read once for all layers that share it; an edited one is taken as it is.
+        """
+        recorded = call if samples is None else call.of_samples(samples)
+        if edited:
+            return Observation(recorded, self._scene(call, samples))
+        mask = call.mask
+        version = 0 if mask is None or mask.is_inference() else mask._version
+        address = None if mask is None else (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype, version)
+        known_as = (address, call.causal, call.heads, call.queries, call.keys, samples is None)
+        if known_as not in self._scenes:
+            scene = self._scene(call, samples)
+            self._refuse_padding_mistakes(call, scene.visibility)
+            self._scenes[known_as] = (mask, scene)  # holding the mask keeps its address from being reused
+        return Observation(recorded, self._scenes[known_as][1])
+
+    def _scene(self, call: AttentionCall, samples: slice | None) -> Scene:
+        query_start, key_start = self._positions(call)
+        query_stop, key_stop = query_start + call.queries, key_start + call.keys
+        real_queries, real_keys = self._real(call, query_start, key_start)
+        groups, regions = self._groups(call), self._regions(call, max(query_stop, key_stop))
+        if samples is not None:
+            call, groups, regions = call.of_samples(samples), groups[samples], regions[samples]
+            real_queries, real_keys = real_queries[samples], real_keys[samples]
+        return Scene(
+            visibility=see(call, real_queries, real_keys),
+            key_start=key_start,
+            group_names=(EVERYONE,) if self._given_groups is None else tuple(self._given_groups),
+            groups=groups,
+            region_names=tuple(self._given_regions),
+            query_regions=regions[..., query_start:query_stop],
+            key_regions=regions[..., key_start:key_stop],
+        )
+
+    def _positions(self, call: AttentionCall) -> tuple[int, int]:
+        """Position of the first query and of the first key."""
+        if self.past is None:
+            return max(0, call.keys - call.queries), 0
+        return self.past, max(0, self.past + call.queries - call.keys)
+
+    def _real(self, call: AttentionCall, query_start: int, key_start: int) -> tuple[Tensor, Tensor]:
+        queries = torch.ones(call.samples, call.queries, dtype=torch.bool, device=call.query.device)
+        keys = torch.ones(call.samples, call.keys, dtype=torch.bool, device=call.query.device)
+        if getattr(self.inputs.get("past_key_values"), "is_compileable", False):
+            keys[:, query_start + call.queries :] = False  # slots of a static cache that nothing was written to
+        if self.padding is None:
+            return queries, keys
+        padding = self.padding.to(call.query.device)
+        end = query_start + call.queries
+        if padding.shape[0] != call.samples or padding.shape[1] < end:
+            raise Refusal(
+                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position {end}. "
+                "Give one row a sample and one column a position, cached ones included."
+            )
+        queries &= padding[:, query_start : query_start + call.queries]
+        known = padding[:, key_start : key_start + call.keys]
+        keys[:, : known.shape[1]] &= known
+        return queries, keys
+
+    def _refuse_padding_mistakes(self, call: AttentionCall, visibility: Visibility) -> None:
+        _refuse_attention_to_padding(call, visibility)
+        if self.padding is None:
+            _refuse_unknown_padding(call, visibility)
+            self._refuse_pad_tokens(call)
+
+    def _refuse_pad_tokens(self, call: AttentionCall) -> None:
+        ids = self.input_ids
+        if self.pad_token is None or ids is None or ids.dim() != 2 or ids.shape != (call.samples, call.queries):
+            return
+        padded = (ids[:, 0] == self.pad_token) | (ids[:, -1] == self.pad_token)
+        if bool(padded.any()):
+            raise Refusal(
+                f"Sample {int(padded.nonzero()[0])} begins or ends with the padding token ({self.pad_token}), and the forward got no attention_mask, "
+                "so padding rows cannot be told from real ones. Pass attention_mask to the model, or padding= to the tap "
+                "(padding=torch.ones_like(input_ids) if every token is meant to be read)."
+            )
+
+    @cached_property
+    def _given_groups(self) -> Mapping[str, Tensor] | None:
+        groups = self.groups(self) if callable(self.groups) else self.groups
+        if groups is not None and not groups:
+            raise Refusal("groups is empty; leave it out to have one group of all rows.")
+        return groups
+
+    @cached_property
+    def _given_regions(self) -> Mapping[str, Region]:
+        return (self.regions(self) if callable(self.regions) else self.regions) or {}
+
+    def _groups(self, call: AttentionCall) -> Tensor:
+        """Which rows belong to each group: bool (sample, group, query)."""
+        shape = (call.samples, call.queries)
+        if self._given_groups is None:
+            return torch.ones(call.samples, 1, call.queries, dtype=torch.bool, device=call.query.device)
+        groups = []
+        for name, rows in self._given_groups.items():
+            rows = torch.as_tensor(rows, device=call.query.device)
+            if rows.dtype != torch.bool or rows.shape not in (shape, shape[1:]):
+                raise Refusal(
+                    f"Group {name!r} is {rows.dtype} of shape {tuple(rows.shape)}; a group is a boolean tensor over the rows of this forward, "
+                    f"(sample, query) = {shape}. Where they change from step to step, pass groups as a function of the forward."
+                )
+            groups.append(rows.expand(shape))
+        return torch.stack(groups, dim=1)
+
+    def _regions(self, call: AttentionCall, positions: int) -> Tensor:
+        """Which positions belong to each region: bool (sample, region, position)."""
+        regions = [_region(name, region, call, positions) for name, region in self._given_regions.items()]
+        nowhere = torch.zeros(call.samples, 0, positions, dtype=torch.bool, device=call.query.device)
+        return torch.stack(regions, dim=1) if regions else nowhere
+
+
+def named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a module's forward by name."""
+    try:
+        bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+    except TypeError:  # the call is wrong: let the module itself say how
+        return dict(kwargs)
+    named = dict(bound.arguments)
+    return {**named, **named.pop("kwargs", {})}
+
+
+def known_padding(*inputs: Mapping[str, Any]) -> Tensor | None:
+    """The first 2D attention mask among the inputs of a module and of those around it, as booleans."""
+    for given in inputs:
+        for name in ("attention_mask", "decoder_attention_mask"):
+            mask = given.get(name)
+            if isinstance(mask, Tensor) and mask.dim() == 2:
+                return mask.bool()
+    return None
+
+
+def _region(name: str, region: Region, call: AttentionCall, positions: int) -> Tensor:
+    """A region as booleans (sample, position)."""
+    device = call.query.device
+    if isinstance(region, tuple):
+        region = slice(*region)
+    if isinstance(region, slice):
+        inside = torch.zeros(positions, dtype=torch.bool, device=device)
+        inside[region] = True
+        return inside.expand(call.samples, positions)
+    region = torch.as_tensor(region, device=device)
+    if region.dtype != torch.bool or region.shape not in ((positions,), (call.samples, positions)):
+        raise Refusal(
+            f"Region {name!r} is {region.dtype} of shape {tuple(region.shape)}; a region is (start, stop) or a boolean tensor over positions, "
+            f"({positions},) or ({call.samples}, {positions}). Where the text grows from step to step, pass regions as a function of the forward."
+        )
+    return region.expand(call.samples, positions)
+
+
+def _refuse_attention_to_padding(call: AttentionCall, visibility: Visibility) -> None:
+    if visibility.all_keys_real:
+        return
+    rows = visibility.live_rows[:, :, None].float()
+    seen = visibility.sum_over_seeing_rows(rows)[:, :, 0] > 0
+    leaking = seen & ~visibility.real_keys[:, None]
+    if bool(leaking.any()):
+        sample, _, key = (int(at) for at in leaking.nonzero()[0])
+        raise Refusal(
+            f"In {call.where}, real queries of sample {sample} can see the padding at key {key}, so the text next to it is not what the model alone "
+            "decides on. Pass the attention_mask to the model as well, or run the samples one by one."
+        )
+
+
+def _refuse_unknown_padding(call: AttentionCall, visibility: Visibility) -> None:
+    if visibility.mask is None:
+        return
+    everyone = visibility.real_queries[:, None, None].float().expand(-1, visibility.mask.shape[1], -1, -1)
+    unseen = (visibility.sum_over_seeing_rows(everyone)[:, :, 0] == 0).all(1) & visibility.real_keys
+    if bool(unseen.any()):
+        sample, key = (int(at) for at in unseen.nonzero()[0])
+        raise Refusal(
+            f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from real ones. "
+            "Pass the model a 2D attention_mask, or padding= to the tap (True where a position is real)."
+        )

@@ -1,0 +1,146 @@
+"""Which layer is calling: the module being run and its n-th call in this forward, and whether all of them came.
+
+Hooks on the model's own modules keep a stack of what is running, so a call's identity never depends on guesswork about names. A layer's
+number is its index in the model's layer list, or one more than the layer before it if that is larger: a skipped layer leaves a gap, a
+module that is run again (ALBERT) counts on.
+"""
+
+import re
+import threading
+from collections import Counter
+from typing import Any, NamedTuple
+
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from floatlens.errors import Refusal
+
+# config.layer_types of transformers: layers of these kinds make no softmax attention call
+_NOT_ATTENTION = ("linear_attention", "conv", "moe", "mamba", "recurrent")
+_COUNT_FIELDS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+
+
+class LayerIdentity(NamedTuple):
+    """A layer's number, the path of its module, and how often that module ran before in this forward."""
+
+    layer: int
+    module: str
+    repeat: int
+
+
+class RunningModules:
+    """Follows which module is being run, in one thread."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._thread = threading.get_ident()
+        self._stack: list[str] = []
+        self._handles: list[RemovableHandle] = []
+        for name, module in model.named_modules():
+            if _may_call_attention(module):
+                self._handles.append(module.register_forward_pre_hook(self._entering(name)))
+                self._handles.append(module.register_forward_hook(self._leave, always_call=True))
+
+    @property
+    def innermost(self) -> str | None:
+        """Path of the module being run, or None outside the model."""
+        return self._stack[-1] if self._stack else None
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _entering(self, name: str) -> Any:
+        def enter(_module: nn.Module, _inputs: Any) -> None:
+            if threading.get_ident() != self._thread:
+                raise Refusal(
+                    "The tapped model is being run in another thread, where its attention cannot be seen. "
+                    "Open the tap in the thread that runs the model."
+                )
+            self._stack.append(name)
+
+        return enter
+
+    def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
+        if threading.get_ident() == self._thread and self._stack:
+            self._stack.pop()
+
+
+class LayerNumbers:
+    """Numbers the calls of one forward as they come."""
+
+    def __init__(self) -> None:
+        self._last = -1
+        self._seen: Counter[str] = Counter()
+        self.identities: list[LayerIdentity] = []
+
+    def identify(self, module: str) -> LayerIdentity:
+        """
+        Examples
+        --------
+        >>> numbers = LayerNumbers()
+        >>> [numbers.identify(f"model.layers.{i}.self_attn").layer for i in (0, 1, 3)]  # layer 2 was skipped
+        [0, 1, 3]
+        >>> albert = LayerNumbers()
+        >>> [albert.identify("encoder.groups.0.attention").layer for _ in range(3)]  # one module, run three times
+        [0, 1, 2]
+        """
+        index = index_in_list(module)
+        layer = max(self._last + 1, index or 0)
+        identity = LayerIdentity(layer, module, self._seen[module])
+        self._seen[module] += 1
+        self._last = layer
+        self.identities.append(identity)
+        return identity
+
+
+def index_in_list(module: str) -> int | None:
+    """The first number in a module's path: its place in the list of layers."""
+    match = re.search(r"(?:^|\.)(\d+)(?:\.|$)", module)
+    return int(match[1]) if match else None
+
+
+def expected_calls(module: nn.Module, layers: int | None) -> int:
+    """How many attention calls one forward of `module` makes: as the caller says, or from the config."""
+    if layers is not None:
+        if layers < 1:
+            raise Refusal(f"layers={layers} is not a number of attention layers; it must be at least 1.")
+        return layers
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "get_text_config"):
+        config = config.get_text_config()
+    if layer_types := getattr(config, "layer_types", None):
+        return sum(kind not in _NOT_ATTENTION for kind in layer_types)
+    for field in _COUNT_FIELDS:
+        if isinstance(count := getattr(config, field, None), int):
+            return count
+    raise Refusal(
+        f"{type(module).__name__} has no config that says how many attention layers it has, so a missed call could not be noticed. "
+        "Pass layers=N, the number of attention calls in one forward."
+    )
+
+
+def check_all_came(identities: list[LayerIdentity], expected: int) -> None:
+    """Raise a `Refusal` naming the layers if fewer calls came than expected."""
+    if len(identities) >= expected:
+        return
+    seen = {identity.layer for identity in identities}
+    missing = [layer for layer in range(expected) if layer not in seen][: expected - len(identities)]
+    raise Refusal(
+        f"{expected} attention layers were expected and {len(identities)} were seen: nothing came from layer "
+        f"{', '.join(map(str, missing))}. If the model skips layers, pass layers={len(identities) or 'N'}; otherwise some attention does not go "
+        'through scaled_dot_product_attention (flash-attn, flex or eager kernels): load the model with attn_implementation="sdpa".'
+    )
+
+
+def refuse_surplus(identity: LayerIdentity, expected: int) -> None:
+    """Raise the `Refusal` for one call more than expected."""
+    again = f" (its run number {identity.repeat + 1})" if identity.repeat else ""
+    raise Refusal(
+        f"{expected} attention layers were expected, but {identity.module or 'the model itself'}{again} makes one call more. "
+        f"If the model runs more attention than its config says, pass layers=N, the number of attention calls in one forward."
+    )
+
+
+def _may_call_attention(module: nn.Module) -> bool:
+    """torch's own leaf modules (Linear, Embedding, norms) never do, and need no hook."""
+    return not type(module).__module__.startswith("torch.nn.")

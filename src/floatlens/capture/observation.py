@@ -1,0 +1,129 @@
+"""What a reducer is told about a call: the call itself, and the scene it plays in.
+
+A `Scene` is everything that does not depend on the layer: who sees whom, and into which groups and regions rows and keys fall, with the
+counts and nulls that follow. Layers that share a mask share a scene, so that these are computed once a forward.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from floatlens.capture.call import AttentionCall
+from floatlens.capture.visibility import Visibility
+
+Labelled = tuple[tuple[str, ...], Tensor]
+"""Names of the axes, and the values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What the layers of a forward share. Regions are empty unless they were given."""
+
+    visibility: Visibility
+    key_start: int  # position of the first key: above 0 for a sliding-window cache
+    group_names: tuple[str, ...]
+    groups: Tensor  # bool (sample, group, query)
+    region_names: tuple[str, ...]
+    query_regions: Tensor  # bool (sample, region, query)
+    key_regions: Tensor  # bool (sample, region, key)
+
+    @cached_property
+    def group_rows(self) -> Tensor:
+        """1 for every row that counts for a group: in the group, real, and with something to see. (sample, head or 1, group, query)."""
+        return (self.groups[:, None] & self.visibility.live_rows[:, :, None]).float()
+
+    @cached_property
+    def group_sizes(self) -> Tensor:
+        """How many rows count for each group: (sample, head or 1, group)."""
+        return self.group_rows.sum(-1)
+
+    @cached_property
+    def rows_without_keys(self) -> Tensor:
+        """How many real rows of each group have nothing to see: (sample, head or 1, group)."""
+        return (self.groups[:, None] & self.visibility.dead_rows[:, :, None]).sum(-1).float()
+
+    @cached_property
+    def seeing_rows(self) -> Tensor:
+        """How many rows of each group may see each key: (sample, head or 1, group, key). NaN at padding."""
+        return self.only_real_keys(self.visibility.sum_over_seeing_rows(self.group_rows))
+
+    @cached_property
+    def null(self) -> Tensor:
+        """Mean, over the rows that see a key, of one over the keys each sees: (sample, head or 1, group, key). NaN if no row sees it."""
+        return self._even_share(self.group_rows) / self.seeing_rows
+
+    @cached_property
+    def region_rows(self) -> Tensor:
+        """As `group_rows`, for regions of queries: (sample, head or 1, region, query)."""
+        return (self.query_regions[:, None] & self.visibility.live_rows[:, :, None]).float()
+
+    @cached_property
+    def flow_null(self) -> Tensor:
+        """The mass from region to region if every row spread evenly: (sample, head or 1, query region, key region)."""
+        return self._even_share(self.region_rows) @ self.key_regions[:, None].transpose(-1, -2).float()
+
+    def _even_share(self, rows: Tensor) -> Tensor:
+        """The mass each key would get from `rows` (sample, head or 1, group, query) if each spread its attention evenly over what it sees."""
+        return self.visibility.sum_over_seeing_rows(rows / self.visibility.keys_seen.clamp(min=1)[:, :, None])
+
+    def only_real_keys(self, values: Tensor) -> Tensor:
+        """NaN at padding keys: `values` starts with (sample,) and ends in (key,)."""
+        if self.visibility.all_keys_real:
+            return values
+        real = self.visibility.real_keys.reshape(-1, *(1,) * (values.dim() - 2), values.shape[-1])
+        return values.masked_fill(~real, float("nan"))
+
+    def labelled(self, values: Tensor, *axes: str) -> Labelled:
+        """Name the axes of `values` (sample or 1, head or 1, ...); the head axis goes where all heads are alike."""
+        values = values.expand(self.groups.shape[0], *values.shape[1:])
+        return (("sample", *axes), values.squeeze(1)) if values.shape[1] == 1 else (("sample", "head", *axes), values)
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One call, ready to be reduced. Its *matrices* are the attention matrices of all samples and heads in one row, sample-major."""
+
+    call: AttentionCall
+    scene: Scene
+
+    @property
+    def visibility(self) -> Visibility:
+        return self.scene.visibility
+
+    @cached_property
+    def query_norm(self) -> Tensor:
+        """(sample, head, query), in at least float32."""
+        return _norm(self.call.query)
+
+    @cached_property
+    def key_norm(self) -> Tensor:
+        """(sample, kv_head, key), in at least float32."""
+        return _norm(self.call.key)
+
+    @cached_property
+    def value_norm(self) -> Tensor:
+        """(sample, kv_head, key), in at least float32."""
+        return _norm(self.call.value)
+
+    def per_query_head(self, values: Tensor) -> Tensor:
+        """(sample, kv_head, ...) spelled out to (sample, head, ...)."""
+        return values.repeat_interleave(self.call.heads // values.shape[1], dim=1)
+
+    def per_matrix(self, rows: Tensor) -> Tensor:
+        """(sample, head or 1, group, query) spelled out to (matrix, group, query)."""
+        return rows.expand(-1, self.call.heads, -1, -1).flatten(0, 1)
+
+    def per_head(self, values: Tensor) -> Tensor:
+        """(matrix, ...) as (sample, head, ...)."""
+        return values.unflatten(0, (self.call.samples, self.call.heads))
+
+    def new(self, *shape: int, fill: float = 0.0) -> Tensor:
+        """Room for a result, (matrix, *shape), in at least float32."""
+        dtype = torch.promote_types(self.call.query.dtype, torch.float32)
+        return torch.full((self.call.samples * self.call.heads, *shape), fill, dtype=dtype, device=self.call.query.device)
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.promote_types(vectors.dtype, torch.float32))

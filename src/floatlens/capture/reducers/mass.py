@@ -1,0 +1,67 @@
+"""Received attention: the mass of each key by query group, how many queries could see it, and its null.
+
+`mass[j]` sums the weights that the group's rows put on key `j`; `visible[j]` counts the rows that may see it; `null[j]` is the mean,
+over those rows, of one over the number of keys each can see: what `mass / visible` would be if every row spread evenly. `rows` counts the
+rows of the group, `rows_without_keys` those left out because they have nothing to see.
+"""
+
+import torch
+from torch import Tensor
+
+from floatlens.capture.observation import Labelled, Observation
+from floatlens.capture.walk import Block
+from floatlens.errors import BrokenPromise
+
+ROW_SUM_TOLERANCE = 1e-3  # half precision logsumexps are off by 2e-5; a wrong mask or scale is off by far more
+
+
+class ColumnSums:
+    """Sums of weights over the rows of each group: (matrix, group, key)."""
+
+    def __init__(self, observation: Observation, rows: Tensor) -> None:
+        self.rows = observation.per_matrix(rows)
+        self.sums = observation.new(self.rows.shape[1], observation.call.keys)
+        self.rows = self.rows.to(self.sums.dtype)
+
+    def add(self, block: Block) -> None:
+        sums = self.sums[block.matrices, :, block.keys]
+        sums.add_(torch.bmm(self.rows[block.matrices, :, block.rows], block.weights))
+
+
+class Mass:
+    """What each key receives from each group. Also the proof that the observed rows sum to 1."""
+
+    needs_blocks = True
+
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
+        self.columns = ColumnSums(observation, observation.scene.group_rows)
+
+    def add(self, block: Block) -> None:
+        self.columns.add(block)
+
+    def result(self) -> dict[str, Labelled]:
+        self.check_rows_sum_to_one()
+        scene = self.observation.scene
+        mass = self.observation.per_head(self.columns.sums)
+        return {
+            "mass": (("sample", "head", "group", "key"), scene.only_real_keys(mass)),
+            "visible": scene.labelled(scene.seeing_rows, "group", "key"),
+            "null": scene.labelled(scene.null, "group", "key"),
+            "rows": scene.labelled(scene.group_sizes, "group"),
+            "rows_without_keys": scene.labelled(scene.rows_without_keys, "group"),
+        }
+
+    def check_rows_sum_to_one(self) -> None:
+        """Raise a `BrokenPromise` if the weights of a group's rows do not add up to their number."""
+        scene = self.observation.scene
+        rows = scene.group_sizes
+        total = self.observation.per_head(self.columns.sums.sum(-1))
+        off = ~((total - rows).abs() <= ROW_SUM_TOLERANCE * rows.clamp(min=1))
+        if bool(off.any()):
+            sample, head, group = (int(at) for at in off.nonzero()[0])
+            raise BrokenPromise(
+                f"In {self.observation.call.where}, sample {sample}, head {head}, the weights of the {scene.group_names[group]!r} rows sum to "
+                f"{float(total[sample, head, group]):.6g} instead of {int(rows.expand_as(total)[sample, head, group])}. "
+                "The observed weights are not the model's; nothing was recorded."
+            )

@@ -1,0 +1,337 @@
+"""The tap: a context in which every attention call of a model is observed, and may be edited.
+
+A `TorchFunctionMode` sees each `scaled_dot_product_attention`; hooks tell which module is running and where a forward begins and ends. The
+output comes from torch's own kernel, so an observed model is bit-identical to an unobserved one. Gradients are off inside a tap.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import xarray as xr
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+
+from floatlens._version import __version__
+from floatlens.capture.call import AttentionCall
+from floatlens.capture.dataset import CallRecord, StepRecord, assemble
+from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received_before_edits, uses_statistics
+from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs
+from floatlens.capture.kernel import run
+from floatlens.capture.layers import LayerNumbers, RunningModules, check_all_came, expected_calls, refuse_surplus
+from floatlens.capture.observation import Labelled, Observation
+from floatlens.capture.reducers import DEFAULT_KEEP, patterns_of, reducer_makers
+from floatlens.capture.reducers.mass import Mass
+from floatlens.capture.refusals import refuse_what_cannot_be_tapped
+from floatlens.capture.walk import BLOCK_ENTRIES, Workspace, walk
+from floatlens.errors import Refusal
+
+_open_in_this_thread = threading.local()
+
+
+class Tap:
+    """What `fl.tap` returns: a context manager that records. See `tap` for its options."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        keep: Iterable[str],
+        patterns: Sequence[tuple[int, int]],
+        groups: Groups | None,
+        regions: Regions | None,
+        padding: Tensor | Callable[[Forward], Tensor] | None,
+        layers: int | None,
+        edits: Iterable[Edit],
+        step_on: nn.Module | None,
+        samples: slice | None,
+        block_entries: int,
+    ) -> None:
+        refuse_what_cannot_be_tapped(model)
+        if step_on is not None and all(module is not step_on for module in model.modules()):
+            raise Refusal(
+                f"step_on is a {type(step_on).__name__} that is not part of the tapped model; pass the model or one of its modules."
+            )
+        self._model = model
+        self._step_module = model if step_on is None else step_on
+        self._has_steps = step_on is not None
+        self._keep = tuple(keep) if not isinstance(keep, str) else keep
+        self._makers = reducer_makers(self._keep)
+        self._patterns = tuple(patterns)
+        self._groups, self._regions, self._padding = groups, regions, padding
+        self._expected = expected_calls(self._step_module, layers)
+        self._edits = tuple(edits)
+        self._samples = samples
+        self._workspace = Workspace(block_entries)
+        self._steps: list[StepRecord] = []
+        self._previous: dict[tuple[str, int], Received] = {}
+        self._forward: Forward | None = None
+        self._outer_inputs: dict[str, Any] = {}
+        self._calls_outside_steps = 0
+
+    def __enter__(self) -> "Tap":
+        if getattr(_open_in_this_thread, "tap", None) is not None:
+            raise Refusal("Another tap is open in this thread; close it first, or ask one tap for everything.")
+        _open_in_this_thread.tap = self
+        self._running = RunningModules(self._model)
+        self._handles: list[RemovableHandle] = [
+            self._model.register_forward_pre_hook(self._remember_inputs, with_kwargs=True),
+            self._step_module.register_forward_pre_hook(self._begin_step, with_kwargs=True),
+            self._step_module.register_forward_hook(self._end_step),
+        ]
+        self._no_grad = torch.no_grad()
+        self._no_grad.__enter__()
+        self._mode = _AttentionMode(self._on_attention)
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._mode.__exit__(kind, error, traceback)
+        self._no_grad.__exit__(kind, error, traceback)
+        for handle in self._handles:
+            handle.remove()
+        self._running.remove()
+        self._forward = None
+        self._previous.clear()
+        self._workspace = Workspace(self._workspace.entries)
+        _open_in_this_thread.tap = None
+        if kind is None and not self._steps:
+            raise Refusal(
+                f"No forward of {type(self._step_module).__name__} ran inside the tap. Run the module that is tapped (or step_on)."
+            )
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """Everything kept so far, over (sample, [step,] layer, head, group, query, key)."""
+        if not self._steps:
+            raise Refusal("The tap has not seen a finished forward yet.")
+        return assemble(self._steps, with_steps=self._has_steps, attributes=self._attributes())
+
+    def _attributes(self) -> dict[str, Any]:
+        return {
+            "floatlens_version": __version__,
+            "torch_version": torch.__version__,
+            "model": type(self._model).__name__,
+            "keep": list(self._keep),
+            "edited": int(bool(self._edits)),
+            "edits": [describe(edit) for edit in self._edits],
+            "calls_outside_steps": self._calls_outside_steps,
+        }
+
+    def _remember_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._outer_inputs = named_inputs(module, args, kwargs)
+
+    def _begin_step(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._has_steps and self._steps:
+            raise Refusal(
+                f"A second forward of {type(module).__name__} began inside the tap. Pass step_on=model to record each forward as a step, "
+                "or open a tap for each."
+            )
+        inputs = named_inputs(module, args, kwargs)
+        self._forward = Forward(
+            step=len(self._steps), inputs=inputs, groups=self._groups, regions=self._regions, pad_token=_pad_token(self._model)
+        )
+        if callable(self._padding):
+            padding = self._padding(self._forward)
+        else:
+            padding = self._padding if self._padding is not None else known_padding(inputs, self._outer_inputs)
+        self._forward.padding = None if padding is None else torch.as_tensor(padding).bool()
+        self._numbers = LayerNumbers()
+        self._step = StepRecord()
+
+    def _end_step(self, _module: nn.Module, _args: Any, _output: Any) -> None:
+        check_all_came(self._numbers.identities, self._expected)
+        seen = {identity.layer for identity in self._numbers.identities}
+        for layer, _ in self._patterns:
+            if layer not in seen:
+                raise Refusal(f"patterns asks for layer {layer}; the layers of this model are {min(seen)} to {max(seen)}.")
+        self._steps.append(self._step)
+        self._forward = None
+
+    def _on_attention(self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        module = self._running.innermost
+        if module is None:  # another model, run inside the tap
+            return function(*args, **kwargs)
+        if self._forward is None:
+            if not self._has_steps:
+                raise Refusal(
+                    f"{module or 'A part of the model'} was run by itself, outside a forward of {type(self._model).__name__}. "
+                    "Tap the module that you run."
+                )
+            self._calls_outside_steps += 1
+            return function(*args, **kwargs)
+        identity = self._numbers.identify(module)
+        if len(self._numbers.identities) > self._expected:
+            refuse_surplus(identity, self._expected)
+        asked = replace(read_call(args, kwargs), layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
+        before = self._before(asked)
+        call = apply_edits(self._edits, asked, before)
+        if call is asked:
+            output, logsumexp = run(call, lambda: function(*args, **kwargs))
+        else:
+            output, logsumexp = run(call)
+        self._step.calls.append(self._record(call, logsumexp, before, edited=call is not asked))
+        return output
+
+    def _before(self, call: AttentionCall) -> Before:
+        """Statistics of the unedited call, for edits that want them."""
+        if not any(map(uses_statistics, self._edits)):
+            return Before(None, None)
+        assert self._forward is not None
+        identity = (call.module, call.repeat)
+        previous = self._previous.get(identity)
+        self._previous[identity] = received_before_edits(call, self._forward, self._workspace)
+        return Before(self._previous[identity], previous)
+
+    def _record(self, call: AttentionCall, logsumexp: Tensor | None, before: Before, *, edited: bool) -> CallRecord:
+        assert self._forward is not None
+        observation = self._forward.observe(call, self._samples, edited=edited)
+        if logsumexp is not None and self._samples is not None:
+            logsumexp = logsumexp[self._samples]
+        values = self._reduce(observation, logsumexp)
+        if before.now is not None:
+            mass = before.now.mass if self._samples is None else before.now.mass[self._samples]
+            values["mass_before_edits"] = (("sample", "head", "group", "key"), mass)
+        scene = observation.scene
+        length = scene.key_start + scene.visibility.real_keys.sum(-1)
+        return CallRecord(
+            identity=self._numbers.identities[-1],
+            heads=call.heads,
+            key_start=scene.key_start,
+            group_names=scene.group_names,
+            region_names=scene.region_names,
+            pattern_heads=tuple(head for layer, head in self._patterns if layer == call.layer),
+            length=length.cpu().numpy(),
+            values={name: (axes, array.cpu().numpy()) for name, (axes, array) in values.items()},
+        )
+
+    def _reduce(self, observation: Observation, logsumexp: Tensor | None) -> dict[str, Labelled]:
+        reducers = [make(observation) for make in [*self._makers, *patterns_of(observation.call.layer, self._patterns)]]
+        in_blocks = [reducer for reducer in reducers if reducer.needs_blocks]
+        if in_blocks:
+            guard = [] if any(isinstance(reducer, Mass) for reducer in in_blocks) else [Mass(observation)]
+            walk(observation, logsumexp, [*guard, *in_blocks], self._workspace)
+            for reducer in guard:
+                reducer.check_rows_sum_to_one()  # also where the mass itself is not kept
+        return {name: value for reducer in reducers for name, value in reducer.result().items()}
+
+
+class _AttentionMode(TorchFunctionMode):
+    """Hands each attention call to the tap, everything else on."""
+
+    def __init__(self, on_attention: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self._on_attention = on_attention
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.scaled_dot_product_attention:
+            return self._on_attention(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+def tap(
+    model: nn.Module,
+    *,
+    keep: Iterable[str] = DEFAULT_KEEP,
+    patterns: Sequence[tuple[int, int]] = (),
+    groups: Groups | None = None,
+    regions: Regions | None = None,
+    padding: Tensor | Callable[[Forward], Tensor] | None = None,
+    layers: int | None = None,
+    edits: Iterable[Edit] = (),
+    step_on: nn.Module | None = None,
+    samples: slice | None = None,
+    block_entries: int = BLOCK_ENTRIES,
+) -> Tap:
+    """Watch every attention call of a model while it runs, without changing a bit of what it computes.
+
+    Parameters
+    ----------
+    model
+        Any module whose attention goes through `torch.nn.functional.scaled_dot_product_attention`.
+    keep
+        What to keep of every call: "mass", "entropy", "entropy:rows", "geometry", "norms", "flow" (needs `regions`), "top_keys:K"
+        or "top_keys:K@group".
+    patterns
+        (layer, head) pairs whose full query x key pattern is kept.
+    groups
+        Query groups by name, each a boolean tensor (sample, query); or a function of the `Forward` that returns them. One group of all
+        rows by default.
+    regions
+        Regions of the text by name, each (start, stop) or a boolean tensor over positions; or a function of the `Forward`.
+    padding
+        True (or 1) where a position is real, (sample, position). By default the forward's own 2D `attention_mask`.
+    layers
+        How many attention calls one forward makes, where the config does not say or the model skips or repeats some.
+    edits
+        Callables `edit(call, before) -> call` that may change a call before it runs; see `floatlens.capture.edits`.
+    step_on
+        A module of the model: every forward of it is a step of its own, and the dataset gets a `step` axis.
+    samples
+        Which samples of the batch are recorded, e.g. `slice(0, B)` for the conditional half under classifier-free guidance.
+        Groups, regions and padding always cover the whole batch.
+    block_entries
+        How many attention weights are held at once.
+
+    Examples
+    --------
+    >>> import floatlens as fl, torch
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+    >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=64, **size)).eval()
+    >>> with fl.tap(model) as tap:
+    ...     logits = model(torch.arange(10)[None]).logits
+    >>> dict(tap.dataset.mass.sizes)
+    {'sample': 1, 'layer': 2, 'head': 4, 'group': 1, 'key': 10}
+    >>> float(tap.dataset.mass.sum("key")[0, 0, 0, 0])  # ten rows, each of which sums to 1
+    10.0
+    """
+    return Tap(model, keep, patterns, groups, regions, padding, layers, edits, step_on, samples, block_entries)
+
+
+def read_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AttentionCall:
+    """The arguments of `scaled_dot_product_attention` as an `AttentionCall`, or a `Refusal`."""
+    call = _named(*args, **kwargs)
+    tensors = [call["query"], call["key"], call["value"]]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise Refusal("Gradients are required here, and a tap only observes inference. Remove torch.enable_grad() from inside the tap.")
+    if call["dropout_p"]:
+        raise Refusal(
+            f"The model drops attention weights at random (dropout_p={call['dropout_p']}), so what it used cannot be observed. "
+            "Call model.eval() first."
+        )
+    if any(tensor.dim() != 4 for tensor in tensors):
+        raise Refusal(
+            f"A query of shape {tuple(tensors[0].shape)} came; a tap reads (sample, head, query, depth). Add the missing axes in the model: "
+            "query.unsqueeze(1) for a single head."
+        )
+    if torch.is_autocast_enabled(tensors[0].device.type):  # the kernel will see what autocast makes of them
+        tensors = [tensor.to(torch.get_autocast_dtype(tensor.device.type)) for tensor in tensors]
+    scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(tensors[0].shape[-1])
+    return AttentionCall(*tensors, mask=call["attn_mask"], causal=call["is_causal"], scale=scale)
+
+
+def _named(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> dict[str, Any]:
+    """The parameters of `scaled_dot_product_attention`, by name."""
+    return locals()
+
+
+def _pad_token(model: nn.Module) -> int | None:
+    """The model's padding token, if it stands for nothing else."""
+    config = getattr(model, "config", None)
+    pad = getattr(config, "pad_token_id", None)
+    others = (getattr(config, "eos_token_id", None), getattr(config, "bos_token_id", None))
+    return None if pad in others else pad

@@ -1,0 +1,183 @@
+"""The block walk: recompute a call's attention weights, a block of rows at a time, and let every reducer see each block once.
+
+What a block costs is one QK product and one exponential per entry. Three things keep it there:
+
+- scores live in base 2 (`log2 e` is folded into the scale), because torch's `exp2` keeps its speed on weights that underflow, where
+  `exp` becomes 40 times slower;
+- the row's logsumexp rides in the product itself, as one more component of the query against a key component of 1, so that the product
+  comes out as the logarithm of the weight;
+- blocks are written into two buffers that are reused, so memory does not grow with the length of the text.
+
+A block holds whole rows of one or more *matrices*: the attention matrices of all samples and heads, counted in one row (sample-major).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from floatlens.capture.call import AttentionCall
+from floatlens.capture.observation import Labelled, Observation
+from floatlens.capture.visibility import part
+from floatlens.errors import Refusal
+
+LOG2_E = math.log2(math.e)
+BLOCK_ENTRIES = 1 << 20
+PREPARED_NUMBERS = 1 << 21
+SILENT = 1e30  # the logsumexp of a row that must not weigh anything
+
+
+@dataclass(eq=False)
+class Block:
+    """Whole rows of attention weights, (matrices, rows, keys). Keys outside the slice have weight 0 for all of these rows."""
+
+    matrices: slice
+    rows: slice
+    keys: slice
+    weights: Tensor
+    _log2_weights: Tensor | None
+
+    def take_negative_entropy(self, out: Tensor) -> None:
+        """Write the sum of `p log2 p` of each row (its negative entropy, in bits) to `out` (matrices, rows). Once per block."""
+        assert self._log2_weights is not None
+        torch.sum(self._log2_weights.mul_(self.weights), -1, out=out)
+        self._log2_weights = None
+
+
+class Reducer(Protocol):
+    """Turns the blocks of one call into named arrays. A new one goes into `reducers/`, one file each."""
+
+    needs_blocks: bool
+
+    def add(self, block: Block) -> None: ...
+    def result(self) -> dict[str, Labelled]: ...
+
+
+@dataclass
+class Workspace:
+    """The reusable buffers of the walk: logarithms and weights of a block (`entries` each), and the queries and keys made ready."""
+
+    entries: int = BLOCK_ENTRIES
+    _buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = field(default_factory=dict)
+
+    def room(self, purpose: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """An uninitialised tensor, valid until the next one for the same purpose. Fresh memory would cost more than what is put there."""
+        size = math.prod(shape)
+        kind = (purpose, dtype, device)
+        if kind not in self._buffers or self._buffers[kind].numel() < size:
+            self._buffers[kind] = torch.empty(size, dtype=dtype, device=device)
+        return self._buffers[kind][:size].view(shape)
+
+
+def walk(observation: Observation, logsumexp: Tensor | None, reducers: Sequence[Reducer], workspace: Workspace) -> None:
+    """Feed every block of the call to the reducers."""
+    for block in _blocks(observation, logsumexp, workspace):
+        for reducer in reducers:
+            reducer.add(block)
+
+
+def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> Iterator[Block]:
+    call, visibility = observation.call, observation.visibility
+    samples_at_once, heads_at_once, rows_at_once = _block_shape(call, workspace.entries)
+    for samples in _slices(0, call.samples, samples_at_once):
+        for prepared in _slices(0, call.heads, _heads_to_prepare(call, heads_at_once)):
+            all_queries, all_keys = _augmented(observation, logsumexp, samples, prepared, workspace)
+            for heads in _slices(prepared.start, prepared.stop, heads_at_once):
+                here = slice(heads.start - prepared.start, heads.stop - prepared.start)
+                query, key = all_queries[:, here].flatten(0, 1), all_keys[:, here].flatten(0, 1)
+                first = samples.start * call.heads + heads.start
+                for rows in _slices(0, call.queries, rows_at_once):
+                    keys = visibility.key_range(rows)
+                    shape = (len(query), rows.stop - rows.start, keys.stop - keys.start)
+                    log2_weights = workspace.room("log2 weights", shape, query.dtype, query.device)
+                    weights = workspace.room("weights", shape, query.dtype, query.device)
+                    torch.bmm(query[:, rows], key[:, keys].transpose(1, 2), out=log2_weights)
+                    if (masked := visibility.masked_range(rows)) is not None:
+                        tile = visibility.additive_tile(rows, masked, samples, heads, LOG2_E)
+                        tile = tile if tile.dim() == 2 else _as_matrices(tile, samples, heads)
+                        log2_weights[..., masked.start - keys.start : masked.stop - keys.start].add_(tile)
+                    if logsumexp is not None:
+                        torch.exp2(log2_weights, out=weights)
+                    else:
+                        _normalise(observation, log2_weights, weights, samples, heads, rows)
+                    yield Block(slice(first, first + len(query)), rows, keys, weights, log2_weights)
+
+
+def _block_shape(call: AttentionCall, entries: int) -> tuple[int, int, int]:
+    """How many samples, heads and rows a block takes: several samples only with all their heads, so that matrices stay in one row."""
+    rows = max(1, min(call.queries, entries // call.keys))
+    if call.causal or call.mask is not None:  # in eighths, to skip most of what the rows cannot see
+        rows = min(rows, max(128, -(-call.queries // 8)))
+    matrices = max(1, entries // (rows * call.keys))
+    return max(1, matrices // call.heads), min(call.heads, matrices), rows
+
+
+def _heads_to_prepare(call: AttentionCall, heads_at_once: int) -> int:
+    """Queries and keys are made ready for several blocks at a time, in no more memory than a buffer: small operations cost most."""
+    heads = PREPARED_NUMBERS // (call.samples * (call.queries + call.keys) * call.query.shape[-1])
+    return min(call.heads, max(1, heads // heads_at_once) * heads_at_once)
+
+
+def _augmented(
+    observation: Observation, logsumexp: Tensor | None, samples: slice, heads: slice, workspace: Workspace
+) -> tuple[Tensor, Tensor]:
+    """Queries (sample, head, query, depth + 1) and keys (sample, head, key, depth + 1) whose product is log2 of the weight."""
+    call, visibility = observation.call, observation.visibility
+    dtype, device = torch.promote_types(call.query.dtype, torch.float32), call.query.device
+    kv_head = [head * call.kv_heads // call.heads for head in range(heads.start, heads.stop)]
+    query, key = call.query[samples, heads], call.key[samples, kv_head[0] : kv_head[-1] + 1].to(dtype)
+    scaled = torch.mul(query, call.scale * LOG2_E, out=workspace.room("scaled queries", query.shape, dtype, device))
+    if logsumexp is None:
+        shift = scaled.new_zeros(query.shape[:-1])
+    else:
+        shift = logsumexp[samples, heads].to(dtype) * -LOG2_E
+        _refuse_broken_rows(observation, shift.isfinite(), samples, heads, slice(None))
+    if not visibility.all_rows_live:  # what lies in padding may be anything, NaN included
+        dead = ~part(visibility.live_rows, samples, heads)
+        scaled.masked_fill_(dead[..., None], 0.0)
+        shift = shift.masked_fill(dead, -SILENT)
+    if not visibility.all_keys_real:
+        key = key.masked_fill(~visibility.real_keys[samples, None, :, None], 0.0)
+    deep = query.shape[-1] + 1
+    query = torch.cat([scaled, shift[..., None]], dim=-1, out=workspace.room("queries", (*query.shape[:-1], deep), dtype, device))
+    one = key.new_ones(()).expand(*key.shape[:-1], 1)
+    key = torch.cat([key, one], dim=-1, out=workspace.room("keys", (*key.shape[:-1], deep), dtype, device))
+    if len(kv_head) == key.shape[1]:
+        return query, key
+    which = torch.tensor(kv_head, device=device) - kv_head[0]
+    room = workspace.room("keys of query heads", (key.shape[0], len(kv_head), *key.shape[2:]), dtype, device)
+    return query, torch.index_select(key, 1, which, out=room)
+
+
+def _normalise(observation: Observation, log2_weights: Tensor, weights: Tensor, samples: slice, heads: slice, rows: slice) -> None:
+    """A softmax in base 2, for kernels that do not hand out their logsumexp."""
+    log2_weights.sub_(log2_weights.amax(-1, keepdim=True))
+    total = torch.exp2(log2_weights, out=weights).sum(-1, keepdim=True)
+    finite = total.isfinite().view(samples.stop - samples.start, heads.stop - heads.start, -1)
+    _refuse_broken_rows(observation, finite, samples, heads, rows)
+    log2_weights.sub_(total.log2())
+    live = _as_matrices(part(observation.visibility.live_rows, samples, heads)[:, :, rows, None], samples, heads)
+    weights.mul_(live / total)
+
+
+def _as_matrices(values: Tensor, samples: slice, heads: slice) -> Tensor:
+    """(sample or 1, head or 1, ...) spelled out to (matrix, ...)."""
+    return values.expand(samples.stop - samples.start, heads.stop - heads.start, *values.shape[2:]).flatten(0, 1)
+
+
+def _slices(start: int, stop: int, at_once: int) -> Iterator[slice]:
+    for here in range(start, stop, at_once):
+        yield slice(here, min(here + at_once, stop))
+
+
+def _refuse_broken_rows(observation: Observation, finite: Tensor, samples: slice, heads: slice, rows: slice) -> None:
+    broken = part(observation.visibility.live_rows, samples, heads)[:, :, rows] & ~finite
+    if bool(broken.any()):
+        sample, head, row = (int(at) + (where.start or 0) for at, where in zip(broken.nonzero()[0], (samples, heads, rows), strict=True))
+        raise Refusal(
+            f"The attention of {observation.call.where}, sample {sample}, head {head}, query {row} is not a number: a score there is NaN "
+            "or infinite. Look for an overflow (float16: try bfloat16 or float32), a mask that holds NaN, or broken weights."
+        )

@@ -1,0 +1,13 @@
+"""The two ways floatlens says no.
+
+A `Refusal` is about what the user asked for: one sentence that says what is wrong and one that says what to do.
+A `BrokenPromise` is about floatlens itself: a check that must always hold did not, so the numbers are not handed out.
+"""
+
+
+class Refusal(ValueError):
+    """What was asked for would give a plausible but wrong number, or cannot be done. The message says what to do instead."""
+
+
+class BrokenPromise(RuntimeError):
+    """An internal check failed: the observed weights are not those of the model. Please report it."""
