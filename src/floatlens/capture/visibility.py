@@ -17,7 +17,7 @@ from torch import Tensor
 
 from floatlens.capture.call import AttentionCall, as_four_axes
 
-HIDING_BIAS = -1e4  # an additive mask hides a key from this value down: its weight is exactly 0 in float32
+HIDING_BIAS = -9e3  # an additive mask hides a key from here down (bfloat16 makes -9984 of -10000): its weight is exactly 0
 ROWS_AT_ONCE = 256  # masks become numbers in stripes of this many query rows
 TILE = 64  # side of the squares into which a mask is sorted
 
@@ -109,7 +109,7 @@ class Visibility:
             return self._triangle(rows.stop - rows.start, keys.stop - keys.start, rows.start - keys.start + 1, scale)
         tile = part(self.mask, samples, heads)[:, :, rows, keys]
         if tile.dtype != torch.bool:
-            return tile.float().clamp_(min=HIDING_BIAS).mul_(scale)
+            return tile.float().clamp(min=HIDING_BIAS).mul_(scale)  # a new tensor: the mask is the model's own
         return tile.view(torch.uint8).float().sub_(1).mul_(-HIDING_BIAS * scale)  # as a byte: 25 times faster than torch.where
 
     def _triangle(self, rows: int, keys: int, diagonal: int, scale: float) -> Tensor:

@@ -128,7 +128,7 @@ def _augmented(
     call, visibility = observation.call, observation.visibility
     dtype, device = torch.promote_types(call.query.dtype, torch.float32), call.query.device
     kv_head = [head * call.kv_heads // call.heads for head in range(heads.start, heads.stop)]
-    query, key = call.query[samples, heads], call.key[samples, kv_head[0] : kv_head[-1] + 1].to(dtype)
+    query, key = call.query[samples, heads].to(dtype), call.key[samples, kv_head[0] : kv_head[-1] + 1].to(dtype)
     scaled = torch.mul(query, call.scale * LOG2_E, out=workspace.room("scaled queries", query.shape, dtype, device))
     if logsumexp is None:
         shift = scaled.new_zeros(query.shape[:-1])

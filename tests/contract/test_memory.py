@@ -1,0 +1,48 @@
+"""Memory stays bounded: what a tap holds at once does not grow with the square of the text."""
+
+import torch
+import zoo
+from torch.profiler import ProfilerActivity, profile
+
+import floatlens as fl
+
+
+def peak_bytes(run: object) -> int:
+    """The most memory torch held at once while `run` ran, from the allocator's own events."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()  # type: ignore[operator]  # any callable
+    held, peak = 0, 0
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]  # type: ignore[union-attr]  # set once it ran
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+def test_at_8192_tokens_the_extra_peak_is_below_one_heads_full_matrix() -> None:
+    length, heads = 8192, 2
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, heads, length, 16, generator=generator) for _ in range(3))
+    module = zoo.Direct()
+    one_head = length * length * 4
+
+    def bare() -> None:
+        module(query, key, value)
+
+    def tapped() -> None:
+        with fl.tap(module, layers=1):
+            module(query, key, value)
+
+    bare()  # what torch sets up once is nobody's cost
+    extra = peak_bytes(tapped) - peak_bytes(bare)
+    assert 0 < extra < one_head / 4
+    assert peak_bytes(lambda: query @ key.transpose(-1, -2)) > one_head  # the measure sees a full matrix where there is one
+
+
+def test_a_full_pattern_is_kept_only_where_it_was_asked_for() -> None:
+    model = zoo.build("llama")
+    with fl.tap(model, patterns=[(1, 2)]) as tap:
+        model(zoo.tokens(1, 20))
+    assert dict(tap.dataset.pattern.sizes) == {"sample": 1, "chosen": 1, "query": 20, "key": 20}
+    assert (tap.dataset.chosen_layer.item(), tap.dataset.chosen_head.item()) == (1, 2)
+    assert not any({"query", "key"} <= set(tap.dataset[name].dims) for name in tap.dataset.data_vars if name != "pattern")
