@@ -79,7 +79,14 @@ def bert() -> nn.Module:
 
 
 def modernbert() -> nn.Module:
-    config = ModernBertConfig(**_SHARED, local_attention=8, global_attn_every_n_layers=2, bos_token_id=1, eos_token_id=2, cls_token_id=1)
+    config = ModernBertConfig(
+        **_SHARED,
+        local_attention=8,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+        bos_token_id=1,
+        eos_token_id=2,
+        cls_token_id=1,
+    )
     model = ModernBertForMaskedLM(config)
     for name, parameter in model.named_parameters():
         if "Wqkv" in name:

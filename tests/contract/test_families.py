@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import dense
 import numpy as np
 import pytest
 import torch
-import zoo
 
+import dense
 import floatlens as fl
+import zoo
 
 KEEP = ["mass", "entropy:rows", "geometry", "norms", "flow", "top_keys:3"]
 PADDINGS = [("left", 0), ("left", 4), ("right", 4)]

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-import dense
 import numpy as np
 import torch
-import zoo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import dense
 import floatlens as fl
+import zoo
 
 KINDS = ["none", "causal flag", "causal", "block-causal", "window", "random", "one sample each", "one head each"]
 
@@ -85,11 +85,9 @@ def tapped(case: Case, **options: object) -> fl.Tap:
 
 def reference(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Eager weights, who sees whom per head, and which rows are real and see something (sample, head, query)."""
-    if case.bias is None:
-        mask = case.visible
-    else:
-        mask = torch.where(case.visible, case.bias, torch.tensor(torch.finfo(torch.float32).min))
-    weights = zoo.eager_weights(case.query.double(), case.key.double(), mask if mask.dtype == torch.bool else mask.double(), case.scale)
+    hidden = torch.tensor(torch.finfo(torch.float32).min)
+    mask = case.visible if case.bias is None else torch.where(case.visible, case.bias, hidden).double()
+    weights = zoo.eager_weights(case.query.double(), case.key.double(), mask, case.scale)
     visible = (case.visible & case.padding[:, None, None]).expand(*weights.shape).numpy()
     queries = case.query.shape[2]
     real = case.padding[:, case.key.shape[2] - queries :].numpy()

@@ -1,10 +1,10 @@
 """Memory stays bounded: what a tap holds at once does not grow with the square of the text."""
 
 import torch
-import zoo
 from torch.profiler import ProfilerActivity, profile
 
 import floatlens as fl
+import zoo
 
 
 def peak_bytes(run: object) -> int:
@@ -14,7 +14,7 @@ def peak_bytes(run: object) -> int:
     held, peak = 0, 0
     events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]  # type: ignore[union-attr]  # set once it ran
     for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
+        held += event.nbytes()  # type: ignore[attr-defined]  # missing from torch's stubs
         peak = max(peak, held)
     return peak
 

@@ -28,7 +28,7 @@ class CallRecord:
     group_names: tuple[str, ...]
     region_names: tuple[str, ...]
     pattern_heads: tuple[int, ...]
-    length: np.ndarray  # (sample,): position after the last real key, cache included
+    length: np.ndarray  # (sample,): real positions up to the last query, cached ones included
     values: dict[str, tuple[tuple[str, ...], np.ndarray]]
 
 
@@ -45,7 +45,8 @@ def assemble(steps: Sequence[StepRecord], *, with_steps: bool, attributes: dict[
     _refuse_changing(steps)
     layers = _layer_axis(calls)
     names = list(dict.fromkeys(name for call in calls for name in call.values))
-    variables = {name: _variable(name, steps, layers, with_steps) for name in names if name != "pattern"}
+    sizes = _sizes(calls) | {"step": len(steps), "layer": len(layers)}
+    variables = {name: _variable(name, steps, layers, sizes, with_steps) for name in names if name != "pattern"}
     coordinates: dict[str, Any] = {
         "layer": [identity.layer for identity in layers],
         "module": ("layer", [identity.module for identity in layers]),
@@ -56,7 +57,7 @@ def assemble(steps: Sequence[StepRecord], *, with_steps: bool, attributes: dict[
     if calls[0].region_names:
         coordinates |= {"query_region": list(calls[0].region_names), "key_region": list(calls[0].region_names)}
     if "pattern" in names:
-        variables["pattern"] = _patterns(steps, with_steps)
+        variables["pattern"] = _patterns(steps, sizes, with_steps)
         chosen = [(call.identity.layer, head) for call in _with_patterns(steps[0]) for head in call.pattern_heads]
         coordinates |= {"chosen_layer": ("chosen", [layer for layer, _ in chosen]), "chosen_head": ("chosen", [head for _, head in chosen])}
     lengths = np.stack([np.max([call.length for call in step.calls], axis=0) for step in steps], axis=1)
@@ -100,15 +101,23 @@ def _heads_of(identity: LayerIdentity, calls: Sequence[CallRecord]) -> int:
     return max(call.heads for call in calls if call.identity == identity)
 
 
-def _variable(name: str, steps: Sequence[StepRecord], layers: list[LayerIdentity], with_steps: bool) -> xr.Variable:
+def _sizes(calls: Sequence[CallRecord]) -> dict[str, int]:
+    """How wide each axis must be for the widest call."""
+    sizes: dict[str, int] = {}
+    for call in calls:
+        for axes, array in call.values.values():
+            for axis, size in zip(axes, array.shape, strict=True):
+                sizes[axis] = max(sizes.get(axis, 0), size + (call.key_start if axis == "key" else 0))
+    return sizes
+
+
+def _variable(name: str, steps: Sequence[StepRecord], layers: list[LayerIdentity], sizes: dict[str, int], with_steps: bool) -> xr.Variable:
     places = {identity: at for at, identity in enumerate(layers)}
     found = [(at, places[call.identity], call) for at, step in enumerate(steps) for call in step.calls if name in call.values]
     axes = {axis for _, _, call in found for axis in call.values[name][0]}
     dims = tuple(axis for axis in _ORDER if axis in axes | {"step", "layer"})
     inner = tuple(axis for axis in dims if axis not in ("step", "layer"))
     arrays = [(step, layer, call.key_start, _on_axes(call, name, inner)) for step, layer, call in found]
-    sizes = {axis: max(array.shape[at] + (start if axis == "key" else 0) for _, _, start, array in arrays) for at, axis in enumerate(inner)}
-    sizes |= {"step": len(steps), "layer": len(layers)}
     dtype = arrays[0][3].dtype
     result = np.full([sizes[axis] for axis in dims], -1 if dtype.kind == "i" else np.nan, dtype=dtype)
     for step, layer, start, array in arrays:
@@ -136,19 +145,16 @@ def _with_patterns(step: StepRecord) -> list[CallRecord]:
     return [call for call in step.calls if call.pattern_heads]
 
 
-def _patterns(steps: Sequence[StepRecord], with_steps: bool) -> xr.Variable:
+def _patterns(steps: Sequence[StepRecord], sizes: dict[str, int], with_steps: bool) -> xr.Variable:
     calls = [_with_patterns(step) for step in steps]
     chosen = sum(len(call.pattern_heads) for call in calls[0])
-    arrays = [[(call.key_start, call.values["pattern"][1]) for call in of_step] for of_step in calls]
-    everything = [pair for of_step in arrays for pair in of_step]
-    samples = everything[0][1].shape[0]
-    queries = max(array.shape[2] for _, array in everything)
-    keys = max(start + array.shape[3] for start, array in everything)
-    result = np.full((samples, len(steps), chosen, queries, keys), np.nan, dtype=np.float32)
-    for step, of_step in enumerate(arrays):
+    result = np.full((sizes["sample"], len(steps), chosen, sizes["query"], sizes["key"]), np.nan, dtype=np.float32)
+    for step, of_step in enumerate(calls):
         at = 0
-        for start, array in of_step:
-            result[:, step, at : at + array.shape[1], : array.shape[2], start : start + array.shape[3]] = array
+        for call in of_step:
+            _, array = call.values["pattern"]
+            keys = slice(call.key_start, call.key_start + array.shape[3])
+            result[:, step, at : at + array.shape[1], : array.shape[2], keys] = array
             at += array.shape[1]
     variable = xr.Variable(("sample", "step", "chosen", "query", "key"), result)
     return variable if with_steps else variable.isel(step=0)

@@ -37,13 +37,18 @@ class Forward:
     _scenes: dict[Any, tuple[Tensor | None, Scene]] = field(default_factory=dict)
 
     @property
-    def input_ids(self) -> Tensor | None:
-        """The token ids of this forward, (sample, query), if it was given any."""
+    def input_ids(self) -> Tensor:
+        """The token ids of this forward, (sample, query)."""
+        if (ids := self._ids()) is None:
+            raise Refusal(f"This forward was given no input_ids, only {', '.join(self.inputs) or 'nothing'}; use forward.inputs instead.")
+        return ids
+
+    def _ids(self) -> Tensor | None:
         return next((value for name, value in self.inputs.items() if name.endswith("input_ids") and value is not None), None)
 
     def __post_init__(self) -> None:
         cache = self.inputs.get("past_key_values")
-        self.past: int | None = cache.get_seq_length() if cache is not None and hasattr(cache, "get_seq_length") else None
+        self.past: int | None = int(cache.get_seq_length()) if cache is not None and hasattr(cache, "get_seq_length") else None
         """How many keys the cache held when the forward began (it grows with every layer), or None if there is no cache to ask."""
 
     def observe(self, call: AttentionCall, samples: slice | None = None, *, edited: bool = False) -> Observation:
@@ -69,12 +74,14 @@ class Forward:
         query_stop, key_stop = query_start + call.queries, key_start + call.keys
         real_queries, real_keys = self._real(call, query_start, key_start)
         groups, regions = self._groups(call), self._regions(call, max(query_stop, key_stop))
+        length = torch.full((call.samples,), query_stop) if self.padding is None else self.padding[:, :query_stop].sum(-1)
         if samples is not None:
             call, groups, regions = call.of_samples(samples), groups[samples], regions[samples]
-            real_queries, real_keys = real_queries[samples], real_keys[samples]
+            real_queries, real_keys, length = real_queries[samples], real_keys[samples], length[samples]
         return Scene(
             visibility=see(call, real_queries, real_keys),
             key_start=key_start,
+            length=length,
             group_names=(EVERYONE,) if self._given_groups is None else tuple(self._given_groups),
             groups=groups,
             region_names=tuple(self._given_regions),
@@ -114,7 +121,7 @@ class Forward:
             self._refuse_pad_tokens(call)
 
     def _refuse_pad_tokens(self, call: AttentionCall) -> None:
-        ids = self.input_ids
+        ids = self._ids()
         if self.pad_token is None or ids is None or ids.dim() != 2 or ids.shape != (call.samples, call.queries):
             return
         padded = (ids[:, 0] == self.pad_token) | (ids[:, -1] == self.pad_token)

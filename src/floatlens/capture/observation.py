@@ -23,6 +23,7 @@ class Scene:
 
     visibility: Visibility
     key_start: int  # position of the first key: above 0 for a sliding-window cache
+    length: Tensor  # (sample,): real positions up to the last query, cached ones included
     group_names: tuple[str, ...]
     groups: Tensor  # bool (sample, group, query)
     region_names: tuple[str, ...]

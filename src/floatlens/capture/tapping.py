@@ -168,13 +168,16 @@ class Tap:
         if len(self._numbers.identities) > self._expected:
             refuse_surplus(identity, self._expected)
         asked = replace(read_call(args, kwargs), layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
-        before = self._before(asked)
-        call = apply_edits(self._edits, asked, before)
+        in_full_precision = torch.autocast(asked.query.device.type, enabled=False)
+        with in_full_precision:
+            before = self._before(asked)
+            call = apply_edits(self._edits, asked, before)
         if call is asked:
             output, logsumexp = run(call, lambda: function(*args, **kwargs))
         else:
             output, logsumexp = run(call)
-        self._step.calls.append(self._record(call, logsumexp, before, edited=call is not asked))
+        with in_full_precision:
+            self._step.calls.append(self._record(call, logsumexp, before, edited=call is not asked))
         return output
 
     def _before(self, call: AttentionCall) -> Before:
@@ -197,7 +200,6 @@ class Tap:
             mass = before.now.mass if self._samples is None else before.now.mass[self._samples]
             values["mass_before_edits"] = (("sample", "head", "group", "key"), mass)
         scene = observation.scene
-        length = scene.key_start + scene.visibility.real_keys.sum(-1)
         return CallRecord(
             identity=self._numbers.identities[-1],
             heads=call.heads,
@@ -205,7 +207,7 @@ class Tap:
             group_names=scene.group_names,
             region_names=scene.region_names,
             pattern_heads=tuple(head for layer, head in self._patterns if layer == call.layer),
-            length=length.cpu().numpy(),
+            length=scene.length.cpu().numpy(),
             values={name: (axes, array.cpu().numpy()) for name, (axes, array) in values.items()},
         )
 

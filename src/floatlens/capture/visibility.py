@@ -58,7 +58,7 @@ class Visibility:
     def visible(self) -> Tensor:
         """An explicit mask as booleans."""
         assert self.mask is not None
-        return self.mask if self.mask.dtype == torch.bool else self.mask > HIDING_BIAS
+        return self.mask if self.mask.dtype == torch.bool else ~(self.mask <= HIDING_BIAS)  # NaN hides nothing: it must be noticed
 
     @cached_property
     def keys_seen(self) -> Tensor:
