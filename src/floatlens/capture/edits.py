@@ -15,7 +15,7 @@ from torch import Tensor
 from floatlens.capture.call import AttentionCall
 from floatlens.capture.forward import Forward
 from floatlens.capture.reducers.mass import Mass
-from floatlens.capture.walk import Workspace, walk
+from floatlens.capture.walk import Workspace, refuse_broken_rows, walk
 from floatlens.errors import Refusal
 
 
@@ -53,6 +53,7 @@ def received_before_edits(call: AttentionCall, forward: Forward, workspace: Work
     observation = forward.observe(call)
     mass = Mass(observation)
     walk(observation, None, [mass], workspace)
+    mass.check_rows_sum_to_one(lambda: refuse_broken_rows(observation, None, workspace))
     _, values = mass.result()["mass"]
     scene = observation.scene
     return Received(scene.group_names, values, scene.seeing_rows, scene.null)

@@ -56,6 +56,32 @@ class Scene:
         return self._even_share(self.group_rows) / self.seeing_rows
 
     @cached_property
+    def counts(self) -> dict[str, Labelled]:
+        """What mass is read against: visible queries, null, rows, and rows with nothing to see."""
+        return {
+            "visible": self.labelled(self.seeing_rows, "group", "key"),
+            "null": self.labelled(self.null, "group", "key"),
+            "rows": self.labelled(self.group_sizes, "group"),
+            "rows_without_keys": self.labelled(self.rows_without_keys, "group"),
+        }
+
+    @cached_property
+    def has_entropy(self) -> Tensor:
+        """Rows that see at least two keys: bool (sample, head or 1, query)."""
+        return self.visibility.live_rows & (self.visibility.keys_seen > 1)
+
+    @cached_property
+    def most_bits(self) -> Tensor:
+        """The largest entropy each row could have: (sample, head or 1, query)."""
+        return self.visibility.keys_seen.clamp(min=2).log2()
+
+    @cached_property
+    def entropy_weights(self) -> Tensor:
+        """What turns the bits of each row into the group's mean relative entropy: (sample, head or 1, query, group)."""
+        rows = self.group_rows * self.has_entropy[:, :, None]
+        return (rows / self.most_bits[:, :, None] / rows.sum(-1, keepdim=True)).transpose(-1, -2)
+
+    @cached_property
     def region_rows(self) -> Tensor:
         """As `group_rows`, for regions of queries: (sample, head or 1, region, query)."""
         return (self.query_regions[:, None] & self.visibility.live_rows[:, :, None]).float()
@@ -100,21 +126,21 @@ class Observation:
 
     @cached_property
     def key_norm(self) -> Tensor:
-        """(sample, kv_head, key), in at least float32."""
-        return _norm(self.call.key)
+        """(sample, head, key), in at least float32."""
+        return self._per_query_head(_norm(self.call.key))
 
     @cached_property
     def value_norm(self) -> Tensor:
-        """(sample, kv_head, key), in at least float32."""
-        return _norm(self.call.value)
+        """(sample, head, key), in at least float32."""
+        return self._per_query_head(_norm(self.call.value))
 
-    def per_query_head(self, values: Tensor) -> Tensor:
-        """(sample, kv_head, ...) spelled out to (sample, head, ...)."""
-        return values.repeat_interleave(self.call.heads // values.shape[1], dim=1)
+    def _per_query_head(self, values: Tensor) -> Tensor:
+        repeats = self.call.heads // values.shape[1]
+        return values if repeats == 1 else values.repeat_interleave(repeats, dim=1)
 
     def per_matrix(self, rows: Tensor) -> Tensor:
         """(sample, head or 1, group, query) spelled out to (matrix, group, query)."""
-        return rows.expand(-1, self.call.heads, -1, -1).flatten(0, 1)
+        return rows.expand(-1, self.call.heads, -1, -1).flatten(0, 1).to(self.dtype)
 
     def per_head(self, values: Tensor) -> Tensor:
         """(matrix, ...) as (sample, head, ...)."""
@@ -122,8 +148,12 @@ class Observation:
 
     def new(self, *shape: int, fill: float = 0.0) -> Tensor:
         """Room for a result, (matrix, *shape), in at least float32."""
-        dtype = torch.promote_types(self.call.query.dtype, torch.float32)
-        return torch.full((self.call.samples * self.call.heads, *shape), fill, dtype=dtype, device=self.call.query.device)
+        return torch.full((self.call.samples * self.call.heads, *shape), fill, dtype=self.dtype, device=self.call.query.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What weights are computed in: at least float32."""
+        return torch.promote_types(self.call.query.dtype, torch.float32)
 
 
 def _norm(vectors: Tensor) -> Tensor:

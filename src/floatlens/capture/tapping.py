@@ -28,7 +28,7 @@ from floatlens.capture.observation import Labelled, Observation
 from floatlens.capture.reducers import DEFAULT_KEEP, patterns_of, reducer_makers
 from floatlens.capture.reducers.mass import Mass
 from floatlens.capture.refusals import refuse_what_cannot_be_tapped
-from floatlens.capture.walk import BLOCK_ENTRIES, Workspace, walk
+from floatlens.capture.walk import BLOCK_ENTRIES, Workspace, refuse_broken_rows, walk
 from floatlens.errors import Refusal
 
 _open_in_this_thread = threading.local()
@@ -215,10 +215,9 @@ class Tap:
         reducers = [make(observation) for make in [*self._makers, *patterns_of(observation.call.layer, self._patterns)]]
         in_blocks = [reducer for reducer in reducers if reducer.needs_blocks]
         if in_blocks:
-            guard = [] if any(isinstance(reducer, Mass) for reducer in in_blocks) else [Mass(observation)]
-            walk(observation, logsumexp, [*guard, *in_blocks], self._workspace)
-            for reducer in guard:
-                reducer.check_rows_sum_to_one()  # also where the mass itself is not kept
+            mass = next((reducer for reducer in in_blocks if isinstance(reducer, Mass)), None) or Mass(observation)
+            walk(observation, logsumexp, [mass, *(reducer for reducer in in_blocks if reducer is not mass)], self._workspace)
+            mass.check_rows_sum_to_one(lambda: refuse_broken_rows(observation, logsumexp, self._workspace))
         return {name: value for reducer in reducers for name, value in reducer.result().items()}
 
 
@@ -289,7 +288,7 @@ def tap(
     ...     logits = model(torch.arange(10)[None]).logits
     >>> dict(tap.dataset.mass.sizes)
     {'sample': 1, 'layer': 2, 'head': 4, 'group': 1, 'key': 10}
-    >>> float(tap.dataset.mass.sum("key")[0, 0, 0, 0])  # ten rows, each of which sums to 1
+    >>> round(float(tap.dataset.mass.sum("key")[0, 0, 0, 0]), 4)  # ten rows, each of which sums to 1
     10.0
     """
     return Tap(model, keep, patterns, groups, regions, padding, layers, edits, step_on, samples, block_entries)

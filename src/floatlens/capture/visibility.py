@@ -85,6 +85,10 @@ class Visibility:
         return bool(self.live_rows.all())
 
     @cached_property
+    def all_queries_real(self) -> bool:
+        return bool(self.real_queries.all())
+
+    @cached_property
     def all_keys_real(self) -> bool:
         return bool(self.real_keys.all())
 

@@ -79,6 +79,21 @@ def walk(observation: Observation, logsumexp: Tensor | None, reducers: Sequence[
             reducer.add(block)
 
 
+def refuse_broken_rows(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> None:
+    """Walk again over a call whose sums are off, and name the first row whose scores are not numbers, if that is why."""
+    call = observation.call
+    live = observation.visibility.live_rows.expand(-1, call.heads, -1).flatten(0, 1)
+    for block in _blocks(observation, logsumexp, workspace):
+        broken = live[block.matrices, block.rows] & ~((block.weights.sum(-1) - 1).abs() < 0.5)
+        if bool(broken.any()):
+            matrix, row = (int(at) for at in broken.nonzero()[0])
+            sample, head = divmod(matrix + block.matrices.start, call.heads)
+            raise Refusal(
+                f"The attention of {call.where}, sample {sample}, head {head}, query {row + block.rows.start} is not a number: a score there is "
+                "NaN or infinite. Look for an overflow (float16: try bfloat16 or float32), a mask that holds NaN, or broken weights."
+            )
+
+
 def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> Iterator[Block]:
     call, visibility = observation.call, observation.visibility
     samples_at_once, heads_at_once, rows_at_once = _block_shape(call, workspace.entries)
@@ -126,23 +141,18 @@ def _augmented(
 ) -> tuple[Tensor, Tensor]:
     """Queries (sample, head, query, depth + 1) and keys (sample, head, key, depth + 1) whose product is log2 of the weight."""
     call, visibility = observation.call, observation.visibility
-    dtype, device = torch.promote_types(call.query.dtype, torch.float32), call.query.device
+    dtype, device = observation.dtype, call.query.device
     kv_head = [head * call.kv_heads // call.heads for head in range(heads.start, heads.stop)]
-    query, key = call.query[samples, heads].to(dtype), call.key[samples, kv_head[0] : kv_head[-1] + 1].to(dtype)
-    scaled = torch.mul(query, call.scale * LOG2_E, out=workspace.room("scaled queries", query.shape, dtype, device))
-    if logsumexp is None:
-        shift = scaled.new_zeros(query.shape[:-1])
-    else:
-        shift = logsumexp[samples, heads].to(dtype) * -LOG2_E
-        _refuse_broken_rows(observation, shift.isfinite(), samples, heads, slice(None))
+    query = call.query[samples, heads].to(dtype)
+    key = call.key[samples, kv_head[0] : kv_head[-1] + 1].to(dtype) * (call.scale * LOG2_E)
+    shift = query.new_zeros(query.shape[:-1]) if logsumexp is None else logsumexp[samples, heads].to(dtype) * -LOG2_E
     if not visibility.all_rows_live:  # what lies in padding may be anything, NaN included
         dead = ~part(visibility.live_rows, samples, heads)
-        scaled.masked_fill_(dead[..., None], 0.0)
-        shift = shift.masked_fill(dead, -SILENT)
+        query, shift = query.masked_fill(dead[..., None], 0.0), shift.masked_fill(dead, -SILENT)
     if not visibility.all_keys_real:
         key = key.masked_fill(~visibility.real_keys[samples, None, :, None], 0.0)
     deep = query.shape[-1] + 1
-    query = torch.cat([scaled, shift[..., None]], dim=-1, out=workspace.room("queries", (*query.shape[:-1], deep), dtype, device))
+    query = torch.cat([query, shift[..., None]], dim=-1, out=workspace.room("queries", (*query.shape[:-1], deep), dtype, device))
     one = key.new_ones(()).expand(*key.shape[:-1], 1)
     key = torch.cat([key, one], dim=-1, out=workspace.room("keys", (*key.shape[:-1], deep), dtype, device))
     if len(kv_head) == key.shape[1]:
@@ -156,8 +166,6 @@ def _normalise(observation: Observation, log2_weights: Tensor, weights: Tensor, 
     """A softmax in base 2, for kernels that do not hand out their logsumexp."""
     log2_weights.sub_(log2_weights.amax(-1, keepdim=True))
     total = torch.exp2(log2_weights, out=weights).sum(-1, keepdim=True)
-    finite = total.isfinite().view(samples.stop - samples.start, heads.stop - heads.start, -1)
-    _refuse_broken_rows(observation, finite, samples, heads, rows)
     log2_weights.sub_(total.log2())
     live = _as_matrices(part(observation.visibility.live_rows, samples, heads)[:, :, rows, None], samples, heads)
     weights.mul_(live / total)
@@ -171,13 +179,3 @@ def _as_matrices(values: Tensor, samples: slice, heads: slice) -> Tensor:
 def _slices(start: int, stop: int, at_once: int) -> Iterator[slice]:
     for here in range(start, stop, at_once):
         yield slice(here, min(here + at_once, stop))
-
-
-def _refuse_broken_rows(observation: Observation, finite: Tensor, samples: slice, heads: slice, rows: slice) -> None:
-    broken = part(observation.visibility.live_rows, samples, heads)[:, :, rows] & ~finite
-    if bool(broken.any()):
-        sample, head, row = (int(at) + (where.start or 0) for at, where in zip(broken.nonzero()[0], (samples, heads, rows), strict=True))
-        raise Refusal(
-            f"The attention of {observation.call.where}, sample {sample}, head {head}, query {row} is not a number: a score there is NaN "
-            "or infinite. Look for an overflow (float16: try bfloat16 or float32), a mask that holds NaN, or broken weights."
-        )

@@ -22,15 +22,11 @@ class Entropy:
         block.take_negative_entropy(out=self.negative_bits[block.matrices, block.rows])
 
     def result(self) -> dict[str, Labelled]:
-        visibility = self.observation.visibility
-        defined = visibility.live_rows & (visibility.keys_seen > 1)
-        most = visibility.keys_seen.clamp(min=2).log2()
-        relative = self.observation.per_head(self.negative_bits) / -most
-        rows = self.observation.scene.group_rows * defined[:, :, None]
-        mean = (rows * relative[:, :, None]).sum(-1) / rows.sum(-1)
+        scene, bits = self.observation.scene, self.observation.per_head(-self.negative_bits)
+        mean = (bits[:, :, None] @ scene.entropy_weights.to(bits.dtype)).squeeze(2)
         result: dict[str, Labelled] = {"entropy": (("sample", "head", "group"), mean)}
         if self.keeps_rows:
-            result["row_entropy"] = (("sample", "head", "query"), relative.masked_fill(~defined, float("nan")))
+            result["row_entropy"] = (("sample", "head", "query"), (bits / scene.most_bits).masked_fill(~scene.has_entropy, float("nan")))
         return result
 
 

@@ -39,7 +39,7 @@ class Geometry:
         both = torch.cat([rows.expand_as(over_norm), over_norm], dim=2)  # plain sums, then sums of unit queries
         score, cosine = self._summed_products(both).chunk(2, dim=2)
         norm_sum = visibility.sum_over_seeing_rows(rows * query_norm[:, :, None])
-        key_norm = observation.per_query_head(observation.key_norm)[:, :, None]
+        key_norm = observation.key_norm[:, :, None]
         axes = ("sample", "head", "group", "key")
         return {
             "score": (axes, scene.only_real_keys(score / scene.seeing_rows)),

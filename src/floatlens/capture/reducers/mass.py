@@ -5,6 +5,8 @@ over those rows, of one over the number of keys each can see: what `mass / visib
 rows of the group, `rows_without_keys` those left out because they have nothing to see.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,6 @@ class ColumnSums:
     def __init__(self, observation: Observation, rows: Tensor) -> None:
         self.rows = observation.per_matrix(rows)
         self.sums = observation.new(self.rows.shape[1], observation.call.keys)
-        self.rows = self.rows.to(self.sums.dtype)
 
     def add(self, block: Block) -> None:
         sums = self.sums[block.matrices, :, block.keys]
@@ -41,27 +42,21 @@ class Mass:
         self.columns.add(block)
 
     def result(self) -> dict[str, Labelled]:
-        self.check_rows_sum_to_one()
         scene = self.observation.scene
         mass = self.observation.per_head(self.columns.sums)
-        return {
-            "mass": (("sample", "head", "group", "key"), scene.only_real_keys(mass)),
-            "visible": scene.labelled(scene.seeing_rows, "group", "key"),
-            "null": scene.labelled(scene.null, "group", "key"),
-            "rows": scene.labelled(scene.group_sizes, "group"),
-            "rows_without_keys": scene.labelled(scene.rows_without_keys, "group"),
-        }
+        return {"mass": (("sample", "head", "group", "key"), scene.only_real_keys(mass)), **scene.counts}
 
-    def check_rows_sum_to_one(self) -> None:
-        """Raise a `BrokenPromise` if the weights of a group's rows do not add up to their number."""
+    def check_rows_sum_to_one(self, explain: Callable[[], None]) -> None:
+        """Raise a `BrokenPromise` if the weights of a group's rows do not add up to their number, unless `explain` raises before."""
         scene = self.observation.scene
-        rows = scene.group_sizes
         total = self.observation.per_head(self.columns.sums.sum(-1))
-        off = ~((total - rows).abs() <= ROW_SUM_TOLERANCE * rows.clamp(min=1))
-        if bool(off.any()):
-            sample, head, group = (int(at) for at in off.nonzero()[0])
-            raise BrokenPromise(
-                f"In {self.observation.call.where}, sample {sample}, head {head}, the weights of the {scene.group_names[group]!r} rows sum to "
-                f"{float(total[sample, head, group]):.6g} instead of {int(rows.expand_as(total)[sample, head, group])}. "
-                "The observed weights are not the model's; nothing was recorded."
-            )
+        off = (total - scene.group_sizes).abs() / scene.group_sizes.clamp(min=1)
+        if float(off.max()) <= ROW_SUM_TOLERANCE:  # false for NaN as well
+            return
+        explain()
+        sample, head, group = (int(at) for at in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
+        rows = scene.group_sizes.expand_as(total)[sample, head, group]
+        raise BrokenPromise(
+            f"In {self.observation.call.where}, sample {sample}, head {head}, the weights of the {scene.group_names[group]!r} rows sum to "
+            f"{float(total[sample, head, group]):.6g} instead of {int(rows)}. The observed weights are not the model's; nothing was recorded."
+        )

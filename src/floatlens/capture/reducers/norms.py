@@ -16,11 +16,12 @@ class Norms:
         """Norms need no weights."""
 
     def result(self) -> dict[str, Labelled]:
-        observation = self.observation
-        padding = ~observation.visibility.real_queries[:, None]
-        keys = [observation.scene.only_real_keys(observation.per_query_head(n)) for n in (observation.key_norm, observation.value_norm)]
+        observation, visibility = self.observation, self.observation.visibility
+        query_norm = observation.query_norm
+        if not visibility.all_queries_real:
+            query_norm = query_norm.masked_fill(~visibility.real_queries[:, None], float("nan"))
         return {
-            "query_norm": (("sample", "head", "query"), observation.query_norm.masked_fill(padding, float("nan"))),
-            "key_norm": (("sample", "head", "key"), keys[0]),
-            "value_norm": (("sample", "head", "key"), keys[1]),
+            "query_norm": (("sample", "head", "query"), query_norm),
+            "key_norm": (("sample", "head", "key"), observation.scene.only_real_keys(observation.key_norm)),
+            "value_norm": (("sample", "head", "key"), observation.scene.only_real_keys(observation.value_norm)),
         }
