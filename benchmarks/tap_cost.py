@@ -137,7 +137,7 @@ def main() -> None:
     )
     parser.add_argument("--shapes", default="a,b", help="a: SmolLM2-135M, eight layers; b: one layer of LLaDA-8B")
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
-    parser.add_argument("--seconds", type=float, default=15.0, help="how long to go on taking turns in each cell (three rounds at least)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long to go on taking turns in each cell (three rounds at least)")
     parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.relative_to(PAGE.parents[2])}")
     options = parser.parse_args()
     cells = [

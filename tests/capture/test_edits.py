@@ -1,6 +1,7 @@
 """Edits change a call before it runs; what was there before them stays known, and an edited record says so."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,17 +161,75 @@ def test_a_bias_moves_attention_by_its_exponential() -> None:
     np.testing.assert_allclose(pushed.pattern.isel(chosen=0).values, weights / weights.sum(-1, keepdims=True), atol=1e-6)
 
 
-def test_an_appended_key_is_seen_by_all_and_recorded_as_one_more_key() -> None:
-    model = zoo.build("llama, bidirectional")
+@pytest.mark.parametrize("family", ["llama", "llama, bidirectional"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_appended_key_is_seen_by_all_and_moves_nothing_else(family: str, masked: bool) -> None:
+    """An extra sink of score 0 takes 1 / (1 + sum of exp) of every row, and leaves positions as they are."""
+    model = zoo.build(family)
+    inputs = {"input_ids": zoo.tokens(2, LENGTH)}
+    if masked:
+        ids, mask = zoo.padded(inputs["input_ids"], "right", 4)
+        inputs = {"input_ids": ids, "attention_mask": mask}
 
     def append_sink(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
         empty = torch.zeros_like(call.key[:, :, :1])
-        return call.with_keys(torch.cat([call.key, empty], 2), torch.cat([call.value, empty], 2))
+        return call.append_keys(empty, empty) if call.layer == 0 else call
 
-    _, data = observe(model, append_sink)
-    assert data.mass.sizes["key"] == LENGTH + 1
-    np.testing.assert_allclose(data.mass.sum("key").values, LENGTH, rtol=1e-5)
-    assert (data.mass.isel(key=LENGTH).values > 0).all()
+    regions = {"start": (0, 5), "rest": (5, LENGTH)}
+    with fl.tap(model, edits=[append_sink], regions=regions, keep=["mass", "flow"], patterns=[(0, 0)]) as tap:
+        model(**inputs)
+    data = tap.dataset.isel(layer=0)
+    rows = [LENGTH, LENGTH - 4 if masked else LENGTH]
+    assert data.length.values.tolist() == rows
+    assert data.region_rows.values.tolist() == [[5, row - 5] for row in rows]
+    assert data.visible.isel(group=0, key=LENGTH).values.tolist() == rows
+    call = zoo.eager_calls(model, **inputs)[0]
+    scores = np.where(call.visible, (call.query @ call.key.transpose(0, 1, 3, 2))[:, 0] * 8**-0.5, -np.inf)
+    sink = 1 / (1 + np.exp(scores).sum(-1))
+    found = tap.dataset.pattern.isel(chosen=0).values[:, :, LENGTH]
+    for sample, count in enumerate(rows):
+        np.testing.assert_allclose(found[sample, :count], sink[sample, :count], atol=1e-5)
+    np.testing.assert_allclose(data.mass.sum("key").values[..., 0].T, np.broadcast_to(rows, (4, 2)), rtol=1e-5)
+
+
+def test_the_step_before_says_where_its_keys_stood() -> None:
+    """A sliding window of five: the same index is another token at every step."""
+    model = zoo.build("gemma3")
+    starts = []
+
+    def look(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
+        if call.layer == 0 and before.previous is not None and before.now is not None:
+            assert before.now.key_start == call.key_start
+            starts.append((before.previous.key_start, before.now.key_start))
+        return call
+
+    with fl.tap(model, step_on=model, edits=[look]):
+        model.generate(zoo.tokens(1, 9), max_new_tokens=4, min_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert starts == [(0, 5), (5, 6), (6, 7)]
+
+
+def test_an_edit_does_not_hide_a_padding_mistake() -> None:
+    model = zoo.build("llama, bidirectional")
+    ids, _ = zoo.padded(zoo.tokens(2, LENGTH), "right", 4)
+    with pytest.raises(fl.Refusal, match="ends with the padding token"), fl.tap(model, edits=[HideKey(3)]):
+        model(input_ids=ids)
+
+
+def test_the_readmes_edit_hides_the_strongest_real_key() -> None:
+    model = zoo.build("llama, bidirectional")
+    ids, mask = zoo.padded(zoo.tokens(2, LENGTH), "left", 4)
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    source = next(block for block in text.split("```python")[1:] if "def hide_the_strongest_key" in block)
+    names: dict[str, Any] = {"torch": torch}
+    exec(source.split("with fl.tap")[0], names)
+    with fl.tap(model, edits=[names["hide_the_strongest_key"]]) as tap:
+        model(ids, attention_mask=mask)
+    before = tap.dataset.mass_before_edits.isel(layer=0).sum(("head", "group"), skipna=False).values
+    after = tap.dataset.mass.isel(layer=0).sum(("head", "group"), skipna=False).values
+    for sample in range(2):
+        strongest = np.nanargmax(before[sample])
+        assert after[sample, strongest] == 0
+        assert (np.delete(after[sample], strongest)[4:] > 0).all()
 
 
 def test_edits_run_one_after_the_other(model: Any) -> None:
@@ -201,11 +260,8 @@ def test_an_edit_that_changes_nothing_leaves_logits_bit_identical(model: Any) ->
         ),
         (lambda call, before: call.hide(torch.zeros(14)), "call.hide takes a boolean tensor"),
         (lambda call, before: call.scale_heads(torch.ones(3)), r"one factor per query head, shape \(4,\) or \(2, 4\)"),
-        (lambda call, before: call.with_keys(call.key[:, :, :3], call.value), "sample, head and key must agree"),
-        (
-            lambda call, before: call.hide(torch.zeros(14, dtype=torch.bool)).with_keys(call.key[:, :, 1:], call.value[:, :, 1:]),
-            "mask covers 14",
-        ),
+        (lambda call, before: call.with_keys(call.key[:, :, :3], call.value[:, :, :3]), r"must stay as they are\. Use call\.hide"),
+        (lambda call, before: call.append_keys(call.key[:, :1], call.value[:, :1]), "sample, head and depth must agree"),
     ],
 )
 def test_a_mistaken_edit_is_refused_with_a_sentence(edit: Any, message: str) -> None:

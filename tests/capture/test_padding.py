@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import floatlens as fl
 import zoo
@@ -110,3 +111,28 @@ def test_inference_mode_changes_nothing(context: type) -> None:
     with context(), fl.tap(model) as tap:
         assert torch.equal(model(zoo.tokens(2, LENGTH)).logits, expected)
     assert tap.dataset.sizes["layer"] == zoo.LAYERS
+
+
+def test_a_wrapper_that_passes_its_own_keywords_on_is_understood() -> None:
+    class Wrapper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = zoo.build(BIDIRECTIONAL)
+            self.config = self.model.config
+
+        def forward(self, input_ids: torch.Tensor, **model_inputs: torch.Tensor) -> torch.Tensor:
+            return self.model(input_ids, **model_inputs).logits
+
+    ids, mask = zoo.padded(zoo.tokens(2, LENGTH), "right", PADDED)
+    with fl.tap(wrapper := Wrapper(), keep=["mass"]) as tap:
+        wrapper(ids, attention_mask=mask)
+    assert tap.dataset.rows.isel(layer=0, group=0).values.tolist() == [LENGTH, LENGTH - PADDED]
+
+
+def test_a_padding_token_that_is_one_of_several_ends_of_text_is_text() -> None:
+    model = zoo.build(BIDIRECTIONAL)
+    model.config.eos_token_id = [0, 5]
+    ids, _ = zoo.padded(zoo.tokens(2, LENGTH), "right", PADDED)
+    with fl.tap(model, keep=["mass"]) as tap:
+        model(input_ids=ids)
+    assert tap.dataset.rows.isel(layer=0, group=0).values.tolist() == [LENGTH, LENGTH]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers import Gemma2Config, Gemma2ForCausalLM, GptOssConfig, GptOssForCausalLM
+from transformers import BartConfig, BartModel, Gemma2Config, Gemma2ForCausalLM, GptOssConfig, GptOssForCausalLM
 
 import floatlens as fl
 import zoo
@@ -107,6 +107,23 @@ def test_sink_logits_are_refused_by_their_parameter() -> None:
         fl.tap(model)
 
 
+def test_encoder_decoder_models_are_refused_and_their_encoder_is_not() -> None:
+    sizes: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    model = BartModel(BartConfig(vocab_size=64, d_model=16, encoder_ffn_dim=16, decoder_ffn_dim=16, **sizes))
+    with pytest.raises(fl.Refusal, match=r"reads one text from another.*fl\.tap\(model\.get_encoder\(\)\)"):
+        fl.tap(model)
+    encoder = model.get_encoder().eval()
+    with fl.tap(encoder) as tap:  # the way out that the message names
+        encoder(torch.arange(4, 10)[None])
+    assert tap.dataset.sizes["layer"] == 2
+
+
+def test_keys_of_other_samples_are_refused() -> None:
+    message = r"Queries of shape \(2, 2, 5, 4\) meet keys of shape \(1, 2, 5, 4\)"
+    with pytest.raises(fl.Refusal, match=message), fl.tap(module := zoo.Direct(), layers=1):
+        module(torch.randn(2, 2, 5, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4))
+
+
 def test_a_compiled_model_is_refused() -> None:
     with pytest.raises(fl.Refusal, match=r"torch\.compile.*model\._orig_mod"):
         fl.tap(torch.compile(zoo.build("llama")))  # type: ignore[arg-type]  # compile's return type is a callable
@@ -130,6 +147,7 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
     [
         ({"keep": ["masses"]}, "keep does not know 'masses'"),
         ({"keep": "mass"}, r"keep takes a list of names; write keep=\['mass'\]"),
+        ({"keep": ["top_keys:2", "top_keys:3@all"]}, "names top_keys twice"),
         ({"keep": ["top_keys:0"]}, "keep does not know 'top_keys:0'"),
         ({"keep": ["top_keys:2@nobody"]}, r"names no group; the groups are 'all'"),
         ({"keep": ["flow"]}, r"keep=\['flow'\] needs regions"),

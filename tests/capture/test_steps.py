@@ -141,3 +141,46 @@ def test_only_the_conditional_half_of_a_guided_batch_is_recorded() -> None:
     assert tap.dataset.sizes["sample"] == 2
     for name in tap.dataset.data_vars:
         np.testing.assert_allclose(tap.dataset[name].values, alone.dataset[name].values, rtol=1e-4, atol=1e-5)
+
+
+def test_a_failed_forward_is_not_a_step_and_what_follows_is_outside() -> None:
+    model = zoo.build("llama")
+    inner = model.model.layers[1]
+
+    def fail(module: torch.nn.Module, args: object) -> None:
+        raise ZeroDivisionError
+
+    with fl.tap(model, step_on=inner, layers=1, keep=["mass"]) as tap:
+        model(zoo.tokens(1, 5))
+        failing = inner.mlp.register_forward_pre_hook(fail)
+        with pytest.raises(ZeroDivisionError):
+            model(zoo.tokens(1, 5))
+        failing.remove()
+        model(zoo.tokens(1, 5))
+    assert tap.dataset.sizes["step"] == 2
+    assert tap.dataset.attrs["calls_outside_steps"] == 2 + 1 + 2
+
+
+def test_steps_may_run_in_and_out_of_inference_mode() -> None:
+    model = zoo.build("llama")
+    with fl.tap(model, step_on=model, keep=["mass", "entropy"]) as tap:
+        with torch.inference_mode():
+            model(zoo.tokens(1, 8))
+        model(zoo.tokens(1, 8))
+    np.testing.assert_array_equal(tap.dataset.mass.isel(step=0), tap.dataset.mass.isel(step=1))
+
+
+def test_query_start_says_where_the_rows_of_a_step_stand() -> None:
+    model = zoo.build("llama")
+    with fl.tap(model, step_on=model) as tap:
+        model.generate(zoo.tokens(1, PROMPT), **GREEDY)
+    assert tap.dataset.query_start.values.tolist() == [0, *range(PROMPT, PROMPT + NEW - 1)]
+
+
+def test_the_mask_of_one_forward_is_not_the_padding_of_another() -> None:
+    model = zoo.build("llama, bidirectional")
+    ids, mask = zoo.padded(zoo.tokens(2, 8), "right", 3)
+    with fl.tap(model, step_on=model.model, keep=["mass"]) as tap:
+        model(ids, attention_mask=mask)
+        model.model(zoo.tokens(2, 8))
+    assert tap.dataset.rows.isel(layer=0, group=0).values.tolist() == [[8, 8], [5, 8]]

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 import dense
 import floatlens as fl
@@ -174,3 +176,65 @@ def test_block_size_does_not_matter(case: Case, one: int, other: int) -> None:
         found.append(tap.dataset)
     for name in ("mass", "row_entropy", "top_weight"):
         np.testing.assert_allclose(found[0][name].values, found[1][name].values, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_multi_query_attention_is_bit_identical_whether_torch_is_told_or_broadcasts(grouped: bool) -> None:
+    """Without `enable_gqa` torch broadcasts one key head on its math kernel, which rounds differently."""
+
+    class MultiQuery(nn.Module):
+        def forward(self, query: Tensor, key: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(query, key, key, enable_gqa=grouped)
+
+    generator = torch.Generator().manual_seed(0)
+    query, key = torch.randn(2, 4, 40, 16, generator=generator), torch.randn(2, 1, 40, 16, generator=generator)
+    module = MultiQuery()
+    unobserved = module(query, key)
+    with fl.tap(module, layers=1, keep=["mass"]) as tap:
+        observed = module(query, key)
+    assert torch.equal(unobserved, observed)
+    expected = zoo.eager_weights(query.double(), key.double(), None, 0.25).sum(-2)
+    np.testing.assert_allclose(tap.dataset.mass.isel(layer=0, group=0).values, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", ["boolean", "additive", "flag"])
+def test_a_hidden_key_has_nothing_however_high_its_score(dtype: torch.dtype, kind: str) -> None:
+    query, key = torch.ones(1, 1, 4, 4, dtype=dtype), torch.ones(1, 1, 4, 4, dtype=dtype)
+    key[..., -1, :] = 2e4  # scores 40,000 above the rest
+    visible = torch.ones(4, 4, dtype=torch.bool).tril()
+    visible[-1, -1] = kind == "flag"
+    additive = torch.zeros(4, 4, dtype=dtype).masked_fill(~visible, float("-inf"))
+    mask = {"boolean": visible, "additive": additive, "flag": None}[kind]
+    module = zoo.Direct()
+    with fl.tap(module, layers=1, keep=["mass"], patterns=[(0, 0)], padding=torch.ones(1, 4)) as tap:
+        module(query, key, key, mask, kind == "flag")
+    pattern = tap.dataset.pattern.values[0, 0]
+    np.testing.assert_allclose(pattern.sum(-1), 1, rtol=1e-5)
+    assert (pattern[~visible.numpy()] == 0).all()
+
+
+def test_a_mask_rewritten_in_place_between_layers_is_read_again() -> None:
+    class Rewriting(nn.Module):
+        def forward(self, hidden: Tensor) -> Tensor:
+            mask = torch.ones(1, 1, 6, 6, dtype=torch.bool)
+            mask[..., 3:] = False
+            hidden = F.scaled_dot_product_attention(hidden, hidden, hidden, mask)
+            mask[:] = True
+            return F.scaled_dot_product_attention(hidden, hidden, hidden, mask)
+
+    hidden = torch.randn(1, 2, 6, 4, generator=torch.Generator().manual_seed(0))
+    for context in (torch.no_grad, torch.inference_mode):
+        with context(), fl.tap(module := Rewriting(), layers=2, keep=["mass"], padding=torch.ones(1, 6)) as tap:
+            module(hidden.clone())
+        assert tap.dataset.visible.isel(sample=0, group=0).values.tolist() == [[6, 6, 6, 0, 0, 0], [6] * 6]
+        assert (tap.dataset.mass.isel(layer=1).values > 0).all()
+
+
+def test_a_query_of_length_zero_has_cosine_zero() -> None:
+    query, key = torch.randn(1, 1, 5, 4), torch.randn(1, 1, 5, 4)
+    query[0, 0, 2] = 0
+    with fl.tap(module := zoo.Direct(), layers=1, keep=["geometry"]) as tap:
+        module(query, key, key)
+    expected = F.cosine_similarity(query[0, 0][:, None], key[0, 0][None], dim=-1).mean(0)
+    np.testing.assert_allclose(tap.dataset.cosine.values[0, 0, 0, 0], expected, atol=1e-6)

@@ -39,6 +39,20 @@ def test_at_8192_tokens_the_extra_peak_is_below_one_heads_full_matrix() -> None:
     assert peak_bytes(lambda: query @ key.transpose(-1, -2)) > one_head  # the measure sees a full matrix where there is one
 
 
+def test_one_query_against_a_long_cache_needs_little_more_than_its_own_keys() -> None:
+    """A decoding step: many heads and samples, one row each. Keys are made ready a few heads at a time."""
+    query, key = torch.randn(8, 32, 1, 64), torch.randn(8, 32, 2048, 64)
+    module = zoo.Direct()
+
+    def tapped() -> None:
+        with fl.tap(module, layers=1):
+            module(query, key, key)
+
+    tapped()
+    assert peak_bytes(tapped) < 48 << 20
+    assert key.numel() * 4 == 128 << 20
+
+
 def test_a_full_pattern_is_kept_only_where_it_was_asked_for() -> None:
     model = zoo.build("llama")
     with fl.tap(model, patterns=[(1, 2)]) as tap:

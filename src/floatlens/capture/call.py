@@ -19,7 +19,8 @@ class AttentionCall:
 
     `mask` is boolean (True: may look) or additive, or None; `causal` lets query `i` see keys `0..i` (torch's flag, aligned top left).
     `head_scale` multiplies the output of each query head and is None unless an edit asks for it.
-    `layer`, `module` and `repeat` say where the call comes from; `step` is the decoding step it belongs to.
+    `layer`, `module` and `repeat` say where the call comes from; `step` is the decoding step it belongs to. `query_start` and `key_start` are the
+    positions of the first query and the first key in the text; the last `appended` keys are not part of the text, but an edit's.
 
     Examples
     --------
@@ -36,7 +37,11 @@ class AttentionCall:
     mask: Tensor | None
     causal: bool
     scale: float
+    grouped: bool = False  # torch's enable_gqa, as the model said it
     head_scale: Tensor | None = None
+    query_start: int = 0
+    key_start: int = 0
+    appended: int = 0
     layer: int = 0
     module: str = ""
     repeat: int = 0
@@ -99,22 +104,33 @@ class AttentionCall:
         repeats = self.heads // self.kv_heads
         if repeats == 1:
             return self
-        return replace(self, key=self.key.repeat_interleave(repeats, dim=1), value=self.value.repeat_interleave(repeats, dim=1))
+        key, value = self.key.repeat_interleave(repeats, dim=1), self.value.repeat_interleave(repeats, dim=1)
+        return replace(self, key=key, value=value, grouped=False)
 
     def with_keys(self, key: Tensor, value: Tensor) -> "AttentionCall":
-        """Replace keys and values. Their number may change if there is no explicit mask over the old ones."""
-        if key.shape[:3] != value.shape[:3] or key.shape[-1] != self.query.shape[-1] or self.heads % key.shape[1]:
+        """Replace keys and values, one for one. To hide keys use `hide`; to add some, `append_keys`."""
+        if key.shape != self.key.shape or value.shape[:3] != key.shape[:3]:
             raise Refusal(
-                f"call.with_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} for queries of shape "
-                f"{tuple(self.query.shape)}: sample, head and key must agree, and the heads must divide the query heads."
+                f"call.with_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} in place of {tuple(self.key.shape)} and "
+                f"{tuple(self.value.shape)}: sample, head and key must stay as they are. Use call.hide to remove keys, call.append_keys to add some."
             )
-        changed = replace(self, key=key, value=value)
-        if self.mask is not None and self.mask.shape[-1] not in (1, key.shape[2]):
+        return replace(self, key=key, value=value)
+
+    def append_keys(self, key: Tensor, value: Tensor) -> "AttentionCall":
+        """Add keys after the last one, seen by every query: (sample, kv_head, new key, depth)."""
+        if key.shape[:2] != self.key.shape[:2] or key.shape[3] != self.key.shape[3] or key.shape[:3] != value.shape[:3]:
             raise Refusal(
-                f"call.with_keys changes the number of keys from {self.keys} to {key.shape[2]}, but the call's mask covers {self.keys}. "
-                "Replace the mask as well: dataclasses.replace(call, key=..., value=..., mask=...)."
+                f"call.append_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} for a call with keys of shape "
+                f"{tuple(self.key.shape)}: sample, head and depth must agree."
             )
-        return changed
+        mask = self._explicit_mask()
+        if mask is not None:
+            seen = torch.ones if mask.dtype == torch.bool else torch.zeros
+            shape = (*mask.shape[:2], self.queries, key.shape[2])
+            mask = mask.expand(-1, -1, self.queries, self.keys)
+            mask = torch.cat([mask, seen(shape, dtype=mask.dtype, device=mask.device)], dim=-1)
+        longer, appended = torch.cat([self.key, key], dim=2), self.appended + key.shape[2]
+        return replace(self, key=longer, value=torch.cat([self.value, value], dim=2), mask=mask, causal=False, appended=appended)
 
     def scale_heads(self, factors: Tensor) -> "AttentionCall":
         """Multiply the output of each query head by its factor: shape (head,) or (sample, head)."""

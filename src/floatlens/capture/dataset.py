@@ -24,6 +24,7 @@ class CallRecord:
 
     identity: LayerIdentity
     heads: int
+    query_start: int
     key_start: int
     group_names: tuple[str, ...]
     region_names: tuple[str, ...]
@@ -62,6 +63,8 @@ def assemble(steps: Sequence[StepRecord], *, with_steps: bool, attributes: dict[
         coordinates |= {"chosen_layer": ("chosen", [layer for layer, _ in chosen]), "chosen_head": ("chosen", [head for _, head in chosen])}
     lengths = np.stack([np.max([call.length for call in step.calls], axis=0) for step in steps], axis=1)
     variables["length"] = xr.Variable(("sample", "step"), lengths) if with_steps else xr.Variable(("sample",), lengths[:, 0])
+    starts = np.array([step.calls[0].query_start for step in steps])
+    variables["query_start"] = xr.Variable(("step",), starts) if with_steps else xr.Variable((), starts[0])
     used = {axis for variable in variables.values() for axis in variable.dims}
     dataset = xr.Dataset(variables, attrs=attributes)
     return dataset.assign_coords(

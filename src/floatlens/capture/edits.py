@@ -1,7 +1,7 @@
 """Edits: change an attention call before it runs.
 
 An edit is a callable `edit(call, before) -> call`. It gets the call as it would run and returns it changed (`call.hide`, `call.add_bias`,
-`call.with_keys`, `call.expand_heads`, `call.scale_heads`) or as it is. Edits run one after the other, each on what the one before returned.
+`call.with_keys`, `call.append_keys`, `call.expand_heads`, `call.scale_heads`) or as it is. Edits run one after the other, each on what the one before returned.
 
 `before` holds what each key receives *without* any edit, in this step and in the step before, by the tap's query groups: chosen after an
 edit, a hidden key would never show again. Computing it costs one more walk; an edit that has no use for it says `uses_statistics = False`.
@@ -21,9 +21,13 @@ from floatlens.errors import Refusal
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What each key receives in one call before any edit, for the whole batch. NaN at padding keys."""
+    """What each key receives in one call before any edit, for the whole batch. NaN at padding keys.
+
+    `key_start` is the position of the first key: with a sliding-window cache the same key has another index in the next step.
+    """
 
     groups: tuple[str, ...]
+    key_start: int
     mass: Tensor  # (sample, head, group, key)
     visible: Tensor  # (sample, head or 1, group, key)
     null: Tensor  # (sample, head or 1, group, key)
@@ -56,7 +60,7 @@ def received_before_edits(call: AttentionCall, forward: Forward, workspace: Work
     mass.check_rows_sum_to_one(lambda: refuse_broken_rows(observation, None, workspace))
     _, values = mass.result()["mass"]
     scene = observation.scene
-    return Received(scene.group_names, values, scene.seeing_rows, scene.null)
+    return Received(scene.group_names, scene.key_start, values, scene.seeing_rows, scene.null)
 
 
 def apply_edits(edits: tuple[Edit, ...], call: AttentionCall, before: Before) -> AttentionCall:

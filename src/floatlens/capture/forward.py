@@ -6,11 +6,12 @@ keys than positions (a sliding-window cache) holds the last ones, a call with mo
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from floatlens.capture.call import AttentionCall
@@ -22,6 +23,7 @@ Region = Tensor | tuple[int, int] | slice
 Groups = Mapping[str, Tensor] | Callable[["Forward"], Mapping[str, Tensor]]
 Regions = Mapping[str, Region] | Callable[["Forward"], Mapping[str, Region]]
 EVERYONE = "all"  # the group of all rows, when no groups are given
+SCENES_HELD = 4  # layers of a model rarely use more kinds of masks; a model that makes a new one for each layer must not pile them up
 
 
 @dataclass(eq=False)
@@ -51,66 +53,80 @@ class Forward:
         self.past: int | None = int(cache.get_seq_length()) if cache is not None and hasattr(cache, "get_seq_length") else None
         """How many keys the cache held when the forward began (it grows with every layer), or None if there is no cache to ask."""
 
+    def locate(self, call: AttentionCall) -> AttentionCall:
+        """The call with the positions of its first query and key."""
+        if self.past is None:
+            return replace(call, query_start=max(0, call.keys - call.queries), key_start=0)
+        return replace(call, query_start=self.past, key_start=max(0, self.past + call.queries - call.keys))
+
     def observe(self, call: AttentionCall, samples: slice | None = None, *, edited: bool = False) -> Observation:
         """The call as reducers want it; `samples` picks those that are recorded.
 
         A model's own mask is checked for padding and read once for all layers that share it; an edited one is taken as it is.
         """
         recorded = call if samples is None else call.of_samples(samples)
-        if edited:
-            return Observation(recorded, self._scene(call, samples))
         mask = call.mask
-        version = 0 if mask is None or mask.is_inference() else mask._version
-        address = None if mask is None else (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype, version)
-        known_as = (address, call.causal, call.heads, call.queries, call.keys, samples is None)
+        if edited or (mask is not None and mask.is_inference()):  # an inference tensor does not tell when it is written to
+            scene = self._scene(call, samples)
+            if not edited:
+                self._refuse_padding_mistakes(call, scene.visibility)
+            return Observation(recorded, scene)
+        address = None if mask is None else (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype, mask._version)
+        known_as = (
+            address,
+            call.causal,
+            call.query.shape[:3],
+            call.keys,
+            call.query_start,
+            call.key_start,
+            call.query.device,
+            samples is None,
+        )
         if known_as not in self._scenes:
             scene = self._scene(call, samples)
             self._refuse_padding_mistakes(call, scene.visibility)
+            while len(self._scenes) >= SCENES_HELD:
+                self._scenes.pop(next(iter(self._scenes)))
             self._scenes[known_as] = (mask, scene)  # holding the mask keeps its address from being reused
         return Observation(recorded, self._scenes[known_as][1])
 
     def _scene(self, call: AttentionCall, samples: slice | None) -> Scene:
-        query_start, key_start = self._positions(call)
-        query_stop, key_stop = query_start + call.queries, key_start + call.keys
-        real_queries, real_keys = self._real(call, query_start, key_start)
-        groups, regions = self._groups(call), self._regions(call, max(query_stop, key_stop))
-        length = torch.full((call.samples,), query_stop) if self.padding is None else self.padding[:, :query_stop].sum(-1)
+        queries = slice(call.query_start, call.query_start + call.queries)
+        real_queries, real_keys = self._real(call)
+        groups, regions = self._groups(call), self._regions(call)
+        length = torch.full((call.samples,), queries.stop) if self.padding is None else self.padding[:, : queries.stop].sum(-1)
         if samples is not None:
             call, groups, regions = call.of_samples(samples), groups[samples], regions[samples]
             real_queries, real_keys, length = real_queries[samples], real_keys[samples], length[samples]
         return Scene(
             visibility=see(call, real_queries, real_keys),
-            key_start=key_start,
+            query_start=call.query_start,
+            key_start=call.key_start,
             length=length,
             group_names=(EVERYONE,) if self._given_groups is None else tuple(self._given_groups),
             groups=groups,
             region_names=tuple(self._given_regions),
-            query_regions=regions[..., query_start:query_stop],
-            key_regions=regions[..., key_start:key_stop],
+            query_regions=regions[..., queries],
+            key_regions=F.pad(regions[..., call.key_start : call.key_start + call.keys - call.appended], (0, call.appended)),
         )
 
-    def _positions(self, call: AttentionCall) -> tuple[int, int]:
-        """Position of the first query and of the first key."""
-        if self.past is None:
-            return max(0, call.keys - call.queries), 0
-        return self.past, max(0, self.past + call.queries - call.keys)
-
-    def _real(self, call: AttentionCall, query_start: int, key_start: int) -> tuple[Tensor, Tensor]:
+    def _real(self, call: AttentionCall) -> tuple[Tensor, Tensor]:
+        """Which queries and keys are real: bool (sample, query), bool (sample, key)."""
         queries = torch.ones(call.samples, call.queries, dtype=torch.bool, device=call.query.device)
         keys = torch.ones(call.samples, call.keys, dtype=torch.bool, device=call.query.device)
+        stop, own_keys = call.query_start + call.queries, call.keys - call.appended
         if getattr(self.inputs.get("past_key_values"), "is_compileable", False):
-            keys[:, query_start + call.queries :] = False  # slots of a static cache that nothing was written to
+            keys[:, stop:own_keys] = False  # slots of a static cache that nothing was written to
         if self.padding is None:
             return queries, keys
         padding = self.padding.to(call.query.device)
-        end = query_start + call.queries
-        if padding.shape[0] != call.samples or padding.shape[1] < end:
+        if padding.shape[0] != call.samples or padding.shape[1] < stop:
             raise Refusal(
-                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position {end}. "
+                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position {stop}. "
                 "Give one row a sample and one column a position, cached ones included."
             )
-        queries &= padding[:, query_start : query_start + call.queries]
-        known = padding[:, key_start : key_start + call.keys]
+        queries &= padding[:, call.query_start : stop]
+        known = padding[:, call.key_start : call.key_start + own_keys]
         keys[:, : known.shape[1]] &= known
         return queries, keys
 
@@ -159,8 +175,9 @@ class Forward:
             groups.append(rows.expand(shape))
         return torch.stack(groups, dim=1)
 
-    def _regions(self, call: AttentionCall, positions: int) -> Tensor:
+    def _regions(self, call: AttentionCall) -> Tensor:
         """Which positions belong to each region: bool (sample, region, position)."""
+        positions = max(call.query_start + call.queries, call.key_start + call.keys - call.appended)
         regions = [_region(name, region, call, positions) for name, region in self._given_regions.items()]
         nowhere = torch.zeros(call.samples, 0, positions, dtype=torch.bool, device=call.query.device)
         return torch.stack(regions, dim=1) if regions else nowhere
@@ -168,12 +185,13 @@ class Forward:
 
 def named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a module's forward by name."""
+    signature = inspect.signature(module.forward)
     try:
-        bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+        named = dict(signature.bind_partial(*args, **kwargs).arguments)
     except TypeError:  # the call is wrong: let the module itself say how
         return dict(kwargs)
-    named = dict(bound.arguments)
-    return {**named, **named.pop("kwargs", {})}
+    others = [name for name, parameter in signature.parameters.items() if parameter.kind is inspect.Parameter.VAR_KEYWORD]
+    return {**named, **(named.pop(others[0], {}) if others else {})}
 
 
 def known_padding(*inputs: Mapping[str, Any]) -> Tensor | None:

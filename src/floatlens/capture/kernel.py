@@ -42,14 +42,13 @@ def run(call: AttentionCall, original: Callable[[], Tensor] | None = None) -> Ra
 def plain(call: AttentionCall) -> Tensor:
     """The call through the public function, as a model would make it."""
     return F.scaled_dot_product_attention(
-        call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=call.heads != call.kv_heads
+        call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=call.grouped
     )
 
 
 def _torch_would_choose_flash(call: AttentionCall) -> bool:
-    grouped = call.heads != call.kv_heads
     choice = torch.ops.aten._fused_sdp_choice(
-        call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=grouped
+        call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=call.grouped
     )
     return choice == _FLASH
 

@@ -22,6 +22,7 @@ class Scene:
     """What the layers of a forward share. Regions are empty unless they were given."""
 
     visibility: Visibility
+    query_start: int  # position of the first query: above 0 with a cache
     key_start: int  # position of the first key: above 0 for a sliding-window cache
     length: Tensor  # (sample,): real positions up to the last query, cached ones included
     group_names: tuple[str, ...]

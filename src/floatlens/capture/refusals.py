@@ -34,6 +34,7 @@ def refuse_what_cannot_be_tapped(model: Any) -> None:
             )
     for config in _configs(model):
         _refuse_soft_caps(config)
+    _refuse_two_texts(model)
     for name, module in model.named_modules():
         _refuse_sink_parameters(name, module)
     for config in _configs(model):
@@ -65,6 +66,15 @@ def _refuse_soft_caps(config: Any) -> None:
                 f"The model caps its attention scores ({field}={cap}), which scaled_dot_product_attention never shows, so the weights would be "
                 "wrong. Models with soft caps (Gemma 2 and its kin) cannot be tapped; Gemma 3, Llama and Qwen have none."
             )
+
+
+def _refuse_two_texts(model: nn.Module) -> None:
+    has_decoder = any(name.rpartition(".")[2] == "decoder" for name, _ in model.named_modules())
+    if has_decoder and getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        raise Refusal(
+            "This is an encoder-decoder model: its cross-attention reads one text from another, and positions, padding and nulls here are those of "
+            "one text. Tap the encoder by itself: fl.tap(model.get_encoder())."
+        )
 
 
 def _refuse_sink_parameters(name: str, module: nn.Module) -> None:

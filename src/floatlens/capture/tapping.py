@@ -6,7 +6,8 @@ output comes from torch's own kernel, so an observed model is bit-identical to a
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +73,7 @@ class Tap:
         self._forward: Forward | None = None
         self._outer_inputs: dict[str, Any] = {}
         self._calls_outside_steps = 0
+        self._assembled: tuple[int, xr.Dataset] | None = None
 
     def __enter__(self) -> "Tap":
         if getattr(_open_in_this_thread, "tap", None) is not None:
@@ -80,8 +82,10 @@ class Tap:
         self._running = RunningModules(self._model)
         self._handles: list[RemovableHandle] = [
             self._model.register_forward_pre_hook(self._remember_inputs, with_kwargs=True),
+            self._model.register_forward_hook(self._forget_inputs, always_call=True),
             self._step_module.register_forward_pre_hook(self._begin_step, with_kwargs=True),
             self._step_module.register_forward_hook(self._end_step),
+            self._step_module.register_forward_hook(self._leave_step, always_call=True),
         ]
         self._no_grad = torch.no_grad()
         self._no_grad.__enter__()
@@ -96,6 +100,7 @@ class Tap:
             handle.remove()
         self._running.remove()
         self._forward = None
+        self._outer_inputs = {}
         self._previous.clear()
         self._workspace = Workspace(self._workspace.entries)
         _open_in_this_thread.tap = None
@@ -109,7 +114,10 @@ class Tap:
         """Everything kept so far, over (sample, [step,] layer, head, group, query, key)."""
         if not self._steps:
             raise Refusal("The tap has not seen a finished forward yet.")
-        return assemble(self._steps, with_steps=self._has_steps, attributes=self._attributes())
+        if self._assembled is None or self._assembled[0] != len(self._steps):
+            dataset = assemble(self._steps, with_steps=self._has_steps, attributes=self._attributes())
+            self._assembled = (len(self._steps), dataset)
+        return self._assembled[1]
 
     def _attributes(self) -> dict[str, Any]:
         return {
@@ -124,6 +132,12 @@ class Tap:
 
     def _remember_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._outer_inputs = named_inputs(module, args, kwargs)
+
+    def _forget_inputs(self, _module: nn.Module, _args: Any, _output: Any) -> None:
+        self._outer_inputs = {}
+
+    def _leave_step(self, _module: nn.Module, _args: Any, _output: Any) -> None:
+        self._forward = None  # also after a failed forward
 
     def _begin_step(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self._has_steps and self._steps:
@@ -150,7 +164,6 @@ class Tap:
             if layer not in seen:
                 raise Refusal(f"patterns asks for layer {layer}; the layers of this model are {min(seen)} to {max(seen)}.")
         self._steps.append(self._step)
-        self._forward = None
 
     def _on_attention(self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         module = self._running.innermost
@@ -168,15 +181,16 @@ class Tap:
         if len(self._numbers.identities) > self._expected:
             refuse_surplus(identity, self._expected)
         asked = replace(read_call(args, kwargs), layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
-        in_full_precision = torch.autocast(asked.query.device.type, enabled=False)
-        with in_full_precision:
+        asked = self._forward.locate(asked)
+        with full_precision(asked.query.device):
+            self._forward.observe(asked, self._samples)  # what is wrong with the model's own call is said before any edit
             before = self._before(asked)
             call = apply_edits(self._edits, asked, before)
         if call is asked:
             output, logsumexp = run(call, lambda: function(*args, **kwargs))
         else:
             output, logsumexp = run(call)
-        with in_full_precision:
+        with full_precision(asked.query.device):
             self._step.calls.append(self._record(call, logsumexp, before, edited=call is not asked))
         return output
 
@@ -203,6 +217,7 @@ class Tap:
         return CallRecord(
             identity=self._numbers.identities[-1],
             heads=call.heads,
+            query_start=scene.query_start,
             key_start=scene.key_start,
             group_names=scene.group_names,
             region_names=scene.region_names,
@@ -312,8 +327,13 @@ def read_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AttentionCall:
         )
     if torch.is_autocast_enabled(tensors[0].device.type):  # the kernel will see what autocast makes of them
         tensors = [tensor.to(torch.get_autocast_dtype(tensor.device.type)) for tensor in tensors]
+    if not tensors[0].shape[0] == tensors[1].shape[0] == tensors[2].shape[0] or tensors[0].shape[1] % tensors[1].shape[1]:
+        raise Refusal(
+            f"Queries of shape {tuple(tensors[0].shape)} meet keys of shape {tuple(tensors[1].shape)}; a tap reads keys of the same samples, with heads "
+            "that divide the query heads. Expand the keys in the model."
+        )
     scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(tensors[0].shape[-1])
-    return AttentionCall(*tensors, mask=call["attn_mask"], causal=call["is_causal"], scale=scale)
+    return AttentionCall(*tensors, mask=call["attn_mask"], causal=call["is_causal"], scale=scale, grouped=call["enable_gqa"])
 
 
 def _named(
@@ -334,5 +354,20 @@ def _pad_token(model: nn.Module) -> int | None:
     """The model's padding token, if it stands for nothing else."""
     config = getattr(model, "config", None)
     pad = getattr(config, "pad_token_id", None)
-    others = (getattr(config, "eos_token_id", None), getattr(config, "bos_token_id", None))
-    return None if pad in others else pad
+    others = (getattr(config, name, None) for name in ("eos_token_id", "bos_token_id"))
+    taken = [token for other in others for token in (other if isinstance(other, list) else [other])]
+    return None if pad in taken else pad
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """No autocast and no shortened float32 products while weights are computed, whatever the model runs in."""
+    precision = torch.get_float32_matmul_precision()
+    if precision != "highest":
+        torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        if precision != "highest":
+            torch.set_float32_matmul_precision(precision)

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from floatlens.capture.call import AttentionCall, as_four_axes
 
-HIDING_BIAS = -9e3  # an additive mask hides a key from here down (bfloat16 makes -9984 of -10000): its weight is exactly 0
+HIDING_BIAS = -9e3  # an additive mask hides a key from here down (bfloat16 makes -9984 of -10000)
+HIDDEN = -1e30  # what is added to a hidden score: whatever the score, its weight is exactly 0, and 0 times its logarithm is 0
 ROWS_AT_ONCE = 256  # masks become numbers in stripes of this many query rows
 TILE = 64  # side of the squares into which a mask is sorted
 
@@ -52,7 +53,7 @@ class Visibility:
     mask: Tensor | None  # (sample or 1, head or 1, query, key), boolean or additive
     real_queries: Tensor  # bool (sample, query)
     real_keys: Tensor  # bool (sample, key)
-    _triangles: dict[tuple[int, int, int, float], Tensor] = field(default_factory=dict)
+    _triangles: dict[tuple[int, int, int, torch.dtype], Tensor] = field(default_factory=dict)
 
     @cached_property
     def visible(self) -> Tensor:
@@ -107,20 +108,21 @@ class Visibility:
         diagonal = slice(rows.start + 1, min(rows.stop, self.keys))
         return diagonal if self.causal and diagonal.start < diagonal.stop else None
 
-    def additive_tile(self, rows: slice, keys: slice, samples: slice, heads: slice, scale: float) -> Tensor:
-        """`scale` times what to add to the scaled scores: the model's bias, or `HIDING_BIAS` for what is hidden."""
+    def additive_tile(self, rows: slice, keys: slice, samples: slice, heads: slice, scale: float, dtype: torch.dtype) -> Tensor:
+        """`scale` times what to add to the scaled scores: the model's bias, or `HIDDEN`."""
         if self.mask is None:
-            return self._triangle(rows.stop - rows.start, keys.stop - keys.start, rows.start - keys.start + 1, scale)
-        tile = part(self.mask, samples, heads)[:, :, rows, keys]
-        if tile.dtype != torch.bool:
-            return tile.float().clamp(min=HIDING_BIAS).mul_(scale)  # a new tensor: the mask is the model's own
-        return tile.view(torch.uint8).float().sub_(1).mul_(-HIDING_BIAS * scale)  # as a byte: 25 times faster than torch.where
+            return self._triangle(rows.stop - rows.start, keys.stop - keys.start, rows.start - keys.start + 1, dtype)
+        visible = part(self.visible, samples, heads)[:, :, rows, keys]
+        hiding = visible.view(torch.uint8).to(dtype).sub_(1).mul_(-HIDDEN)  # as a byte: 25 times faster than torch.where
+        if self.mask.dtype == torch.bool:
+            return hiding
+        return hiding.add_(part(self.mask, samples, heads)[:, :, rows, keys].to(dtype).clamp(min=HIDING_BIAS), alpha=scale)
 
-    def _triangle(self, rows: int, keys: int, diagonal: int, scale: float) -> Tensor:
+    def _triangle(self, rows: int, keys: int, diagonal: int, dtype: torch.dtype) -> Tensor:
         """The causal edge of a block. All blocks of a size have the same one."""
-        known_as = (rows, keys, diagonal, scale)
+        known_as = (rows, keys, diagonal, dtype)
         if known_as not in self._triangles:
-            hidden = torch.full((rows, keys), HIDING_BIAS * scale, device=self.real_keys.device)
+            hidden = torch.full((rows, keys), HIDDEN, dtype=dtype, device=self.real_keys.device)
             self._triangles[known_as] = hidden.triu_(diagonal)
         return self._triangles[known_as]
 

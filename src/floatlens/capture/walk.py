@@ -68,7 +68,8 @@ class Workspace:
         size = math.prod(shape)
         kind = (purpose, dtype, device)
         if kind not in self._buffers or self._buffers[kind].numel() < size:
-            self._buffers[kind] = torch.empty(size, dtype=dtype, device=device)
+            with torch.inference_mode(False):  # the next step may run outside of inference mode
+                self._buffers[kind] = torch.empty(size, dtype=dtype, device=device)
         return self._buffers[kind][:size].view(shape)
 
 
@@ -84,7 +85,10 @@ def refuse_broken_rows(observation: Observation, logsumexp: Tensor | None, works
     call = observation.call
     live = observation.visibility.live_rows.expand(-1, call.heads, -1).flatten(0, 1)
     for block in _blocks(observation, logsumexp, workspace):
-        broken = live[block.matrices, block.rows] & ~((block.weights.sum(-1) - 1).abs() < 0.5)
+        finite = block.weights.sum(-1).isfinite()
+        if logsumexp is not None:
+            finite &= logsumexp.flatten(0, 1)[block.matrices, block.rows].isfinite()
+        broken = live[block.matrices, block.rows] & ~finite
         if bool(broken.any()):
             matrix, row = (int(at) for at in broken.nonzero()[0])
             sample, head = divmod(matrix + block.matrices.start, call.heads)
@@ -98,7 +102,7 @@ def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Works
     call, visibility = observation.call, observation.visibility
     samples_at_once, heads_at_once, rows_at_once = _block_shape(call, workspace.entries)
     for samples in _slices(0, call.samples, samples_at_once):
-        for prepared in _slices(0, call.heads, _heads_to_prepare(call, heads_at_once)):
+        for prepared in _slices(0, call.heads, heads_at_once if samples_at_once > 1 else _heads_to_prepare(call, heads_at_once)):
             all_queries, all_keys = _augmented(observation, logsumexp, samples, prepared, workspace)
             for heads in _slices(prepared.start, prepared.stop, heads_at_once):
                 here = slice(heads.start - prepared.start, heads.stop - prepared.start)
@@ -111,7 +115,7 @@ def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Works
                     weights = workspace.room("weights", shape, query.dtype, query.device)
                     torch.bmm(query[:, rows], key[:, keys].transpose(1, 2), out=log2_weights)
                     if (masked := visibility.masked_range(rows)) is not None:
-                        tile = visibility.additive_tile(rows, masked, samples, heads, LOG2_E)
+                        tile = visibility.additive_tile(rows, masked, samples, heads, LOG2_E, query.dtype)
                         tile = tile if tile.dim() == 2 else _as_matrices(tile, samples, heads)
                         log2_weights[..., masked.start - keys.start : masked.stop - keys.start].add_(tile)
                     if logsumexp is not None:
@@ -126,14 +130,18 @@ def _block_shape(call: AttentionCall, entries: int) -> tuple[int, int, int]:
     rows = max(1, min(call.queries, entries // call.keys))
     if call.causal or call.mask is not None:  # in eighths, to skip most of what the rows cannot see
         rows = min(rows, max(128, -(-call.queries // 8)))
-    matrices = max(1, entries // (rows * call.keys))
+    matrices = max(1, min(entries // (rows * call.keys), _matrices_to_prepare(call)))
     return max(1, matrices // call.heads), min(call.heads, matrices), rows
 
 
 def _heads_to_prepare(call: AttentionCall, heads_at_once: int) -> int:
-    """Queries and keys are made ready for several blocks at a time, in no more memory than a buffer: small operations cost most."""
-    heads = PREPARED_NUMBERS // (call.samples * (call.queries + call.keys) * call.query.shape[-1])
-    return min(call.heads, max(1, heads // heads_at_once) * heads_at_once)
+    """Queries and keys are made ready for several blocks at a time: small operations cost most."""
+    return min(call.heads, max(1, _matrices_to_prepare(call) // heads_at_once) * heads_at_once)
+
+
+def _matrices_to_prepare(call: AttentionCall) -> int:
+    """For how many matrices queries and keys fit into the memory set aside for them."""
+    return max(1, PREPARED_NUMBERS // ((call.queries + call.keys) * (call.query.shape[-1] + 1)))
 
 
 def _augmented(

@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import floatlens as fl
 
 
-def demo(length: int = typer.Option(96, min=2, help="How many tokens the models read."), seed: int = 0) -> None:
+def demo(length: int = typer.Option(96, min=32, help="How many tokens the models read."), seed: int = 0) -> None:
     """Tap two small random models, one causal, one bidirectional, and show what each key receives.
 
     Example: floatlens demo --length 256

@@ -56,6 +56,8 @@ def reducer_makers(keep: Iterable[str]) -> list[ReducerMaker]:
         else:
             known = ", ".join(map(repr, _MAKERS))
             raise Refusal(f"keep does not know {name!r}. It knows: {known}, 'top_keys:K' and 'top_keys:K@group'.")
+    if sum(isinstance(maker, partial) for maker in makers) > 1:
+        raise Refusal("keep names top_keys twice, and one would overwrite the other. Ask for the larger K, or open a tap for each.")
     if Entropy in makers and RowEntropy in makers:
         makers.remove(Entropy)  # the rows bring the means with them
     return makers

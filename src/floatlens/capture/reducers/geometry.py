@@ -33,9 +33,9 @@ class Geometry:
         observation, scene, visibility = self.observation, self.observation.scene, self.observation.visibility
         query_norm = observation.query_norm
         if not visibility.all_rows_live:
-            query_norm = torch.where(visibility.live_rows, query_norm, 1.0)
+            query_norm = torch.where(visibility.live_rows, query_norm, 0.0)
         rows = scene.group_rows.to(query_norm.dtype)
-        over_norm = rows / query_norm[:, :, None]
+        over_norm = rows / query_norm.clamp(min=torch.finfo(query_norm.dtype).tiny)[:, :, None]  # a query of length 0 has cosine 0
         both = torch.cat([rows.expand_as(over_norm), over_norm], dim=2)  # plain sums, then sums of unit queries
         score, cosine = self._summed_products(both).chunk(2, dim=2)
         norm_sum = visibility.sum_over_seeing_rows(rows * query_norm[:, :, None])

@@ -1,6 +1,6 @@
 """The k keys each chosen row looks at most, their weights, and how much of the row they retain together.
 
-`top_key` holds key positions (-1 where a row sees fewer than k keys, or was not chosen), `top_weight` their weights, `top_retained` the sum:
+`top_key` holds key positions (-1 where a row gives weight to fewer than k keys, or was not chosen), `top_weight` their weights, `top_retained` the sum:
 a list of favourites means little without knowing how much of the row it leaves out.
 """
 
