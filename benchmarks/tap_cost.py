@@ -131,6 +131,27 @@ def measure(shape: str, causal: bool, length: int, seconds: float, advance: Call
     return {row: (statistics.median(times[row]) / bare, (memory[row] - memory["bare"]) / MEGABYTE) for row in ROWS}
 
 
+def print_profile(shape: str, causal: bool, length: int, rounds: int = 8) -> None:
+    """Where the time goes: milliseconds a layer that torch's operators take by themselves, bare and tapped."""
+    model = build(shape, causal)
+    runs = ways(model, torch.randint(0, 256, (1, length)), causal)
+    spent: dict[str, dict[str, float]] = {"bare": {}, "tapped": {}}
+    for _ in range(rounds):
+        for row, operators in spent.items():
+            with profile(activities=[ProfilerActivity.CPU]) as profiler:
+                runs[row]()
+            for operator in profiler.key_averages():
+                share = operator.self_cpu_time_total / 1e3 / rounds / model.config.num_hidden_layers
+                operators[operator.key] = operators.get(operator.key, 0.0) + share
+    title = f"Milliseconds a layer by operator: shape ({shape}), {'causal' if causal else 'both ways'}, n = {length}"
+    table = Table("operator", "bare", "tapped", "more", title=title)
+    more = {name: spent["tapped"][name] - spent["bare"].get(name, 0.0) for name in spent["tapped"]}
+    for name in sorted(more, key=lambda name: -more[name])[:12]:
+        table.add_row(name, f"{spent['bare'].get(name, 0.0):.2f}", f"{spent['tapped'][name]:.2f}", f"{more[name]:+.2f}")
+    table.add_row("all operators", *[f"{sum(spent[row].values()):.2f}" for row in ("bare", "tapped")], f"{sum(more.values()):+.2f}")
+    Console(width=140).print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description="Measure what observing costs.", epilog="Example: python benchmarks/tap_cost.py --shapes a --lengths 512,2048"
@@ -139,6 +160,7 @@ def main() -> None:
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--seconds", type=float, default=8.0, help="how long to go on taking turns in each cell (three rounds at least)")
     parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.relative_to(PAGE.parents[2])}")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes instead, by operator")
     options = parser.parse_args()
     cells = [
         (shape, causal, int(length))
@@ -146,6 +168,11 @@ def main() -> None:
         for causal in (False, True)
         for length in options.lengths.split(",")
     ]
+    if options.profile:
+        with torch.no_grad():
+            for shape, causal, length in cells:
+                print_profile(shape, causal, length)
+        return
     table = Table(
         "shape",
         "mask",
