@@ -136,3 +136,10 @@ def test_a_padding_token_that_is_one_of_several_ends_of_text_is_text() -> None:
     with fl.tap(model, keep=["mass"]) as tap:
         model(input_ids=ids)
     assert tap.dataset.rows.isel(layer=0, group=0).values.tolist() == [LENGTH, LENGTH]
+
+
+def test_padding_mistakes_are_refused_in_inference_mode_too() -> None:
+    model = zoo.build(BIDIRECTIONAL)
+    ids, mask = zoo.padded(zoo.tokens(2, LENGTH), "right", PADDED)
+    with torch.inference_mode(), pytest.raises(fl.Refusal, match="the batch looks padded"), fl.tap(model):
+        model(input_ids=ids, attention_mask=mask.bool()[:, None, None].repeat(1, 1, LENGTH, 1))

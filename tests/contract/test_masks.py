@@ -96,7 +96,7 @@ def reference(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return weights, visible, real[:, None] & visible.any(-1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_observing_leaves_the_output_bit_identical(case: Case) -> None:
     module = zoo.Direct()
@@ -107,7 +107,7 @@ def test_observing_leaves_the_output_bit_identical(case: Case) -> None:
     assert torch.equal(unobserved.nan_to_num(), observed.nan_to_num())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(cases())
 def test_streamed_reductions_equal_the_dense_computation(case: Case) -> None:
     data = tapped(case, keep=["mass", "entropy:rows", "geometry"]).dataset
@@ -132,7 +132,7 @@ def test_streamed_reductions_equal_the_dense_computation(case: Case) -> None:
                 np.testing.assert_allclose(own[name].values / largest, values[0] / largest + nothing, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_rows_sum_to_one_and_hidden_keys_have_exactly_nothing(case: Case) -> None:
     heads = case.query.shape[1]
@@ -150,7 +150,7 @@ def test_rows_sum_to_one_and_hidden_keys_have_exactly_nothing(case: Case) -> Non
     np.testing.assert_array_equal(found if found.ndim == 2 else np.repeat(found[:, None], heads, 1), without_keys.sum(-1))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cases(square=True), st.sampled_from([torch.bfloat16, torch.float16, torch.float64]))
 def test_other_precisions_equal_the_float32_computation_on_the_same_numbers(case: Case, dtype: torch.dtype) -> None:
     query, key, value = (tensor.to(dtype) for tensor in (case.query, case.key, case.value))
@@ -165,7 +165,7 @@ def test_other_precisions_equal_the_float32_computation_on_the_same_numbers(case
         np.testing.assert_allclose(tap.dataset[name].values, plain.dataset[name].values, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cases(square=True), st.integers(1, 3000), st.integers(1, 3000))
 def test_block_size_does_not_matter(case: Case, one: int, other: int) -> None:
     found = []
