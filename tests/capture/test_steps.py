@@ -20,7 +20,7 @@ def test_stepwise_generation_with_a_cache_equals_the_rows_of_eager_attention(fam
     model = zoo.build(family)
     ids, mask = zoo.padded(zoo.tokens(2, PROMPT), "left", 3)
     unobserved = model.generate(ids, attention_mask=mask, **GREEDY)
-    with fl.tap(model, step_on=model) as tap:
+    with fl.tap(model, step_on=model, keep=["mass", "top_keys:1"]) as tap:
         generated = model.generate(ids, attention_mask=mask, **GREEDY)
     assert torch.equal(unobserved, generated)
     data = tap.dataset
@@ -34,6 +34,7 @@ def test_stepwise_generation_with_a_cache_equals_the_rows_of_eager_attention(fam
             row = call.weights[:, :, PROMPT + step - 1]
             found = data.mass.isel(layer=layer, step=step, group=0).values
             np.testing.assert_allclose(np.nan_to_num(found[..., : row.shape[-1]]), row, atol=2e-5)
+            np.testing.assert_array_equal(data.top_key.isel(layer=layer, step=step, query=0, rank=0).values, row.argmax(-1))
             assert np.isnan(found[..., PROMPT + step :]).all()  # what has not been written yet does not exist
             assert np.isnan(found[1, ..., :3]).all()  # and padding never does
 

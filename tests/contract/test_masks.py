@@ -238,3 +238,15 @@ def test_a_query_of_length_zero_has_cosine_zero() -> None:
         module(query, key, key)
     expected = F.cosine_similarity(query[0, 0][:, None], key[0, 0][None], dim=-1).mean(0)
     np.testing.assert_allclose(tap.dataset.cosine.values[0, 0, 0, 0], expected, atol=1e-6)
+
+
+def test_top_keys_are_positions_of_the_text_in_every_block() -> None:
+    """A window over 300 rows: later blocks begin at later keys."""
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(1, 2, 300, 8, generator=generator) for _ in range(2))
+    at = torch.arange(300)
+    window = ((at <= at[:, None]) & (at > at[:, None] - 9))[None, None]
+    with fl.tap(module := zoo.Direct(), layers=1, keep=["top_keys:2"]) as tap:
+        module(query, key, key, window)
+    expected = zoo.eager_weights(query, key, window, 8**-0.5).argmax(-1)
+    np.testing.assert_array_equal(tap.dataset.top_key.isel(layer=0, rank=0).values, expected)
