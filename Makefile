@@ -16,7 +16,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: $(READY)  ## what observing costs: one table from one interleaved run
+bench: $(READY)  ## what observing costs: one table from one interleaved run (about 20 minutes on two cores)
 	$(BIN)/python benchmarks/tap_cost.py
 
 $(READY): pyproject.toml constraints.txt
