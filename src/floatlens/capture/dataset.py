@@ -5,7 +5,7 @@ may differ in heads, queries and keys (a growing cache, a sliding window, layers
 widest call, and what does not exist is NaN (-1 for key positions).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from floatlens.capture.layers import LayerIdentity
+from floatlens.capture.observation import Labelled, Observation
 from floatlens.errors import Refusal
 
 _ORDER = ("sample", "step", "layer", "chosen", "head", "group", "query_region", "key_region", "query", "key", "rank")
@@ -31,6 +32,24 @@ class CallRecord:
     pattern_heads: tuple[int, ...]
     length: np.ndarray  # (sample,): real positions up to the last query, cached ones included
     values: dict[str, tuple[tuple[str, ...], np.ndarray]]
+
+
+def record_of(
+    identity: LayerIdentity, observation: Observation, values: Mapping[str, Labelled], pattern_heads: tuple[int, ...] = ()
+) -> CallRecord:
+    """What was kept of a call, as numpy arrays."""
+    scene = observation.scene
+    return CallRecord(
+        identity=identity,
+        heads=observation.call.heads,
+        query_start=scene.query_start,
+        key_start=scene.key_start,
+        group_names=scene.group_names,
+        region_names=scene.region_names,
+        pattern_heads=pattern_heads,
+        length=scene.length.cpu().numpy(),
+        values={name: (axes, array.cpu().numpy()) for name, (axes, array) in values.items()},
+    )
 
 
 @dataclass

@@ -20,16 +20,16 @@ from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
 from floatlens.capture.call import AttentionCall
-from floatlens.capture.dataset import CallRecord, StepRecord, assemble
+from floatlens.capture.chosen_rows import SeenCall
+from floatlens.capture.dataset import CallRecord, StepRecord, assemble, record_of
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received_before_edits, uses_statistics
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs
 from floatlens.capture.kernel import run
 from floatlens.capture.layers import LayerNumbers, RunningModules, check_all_came, expected_calls, refuse_surplus
-from floatlens.capture.observation import Labelled, Observation
 from floatlens.capture.reducers import DEFAULT_KEEP, patterns_of, reducer_makers
-from floatlens.capture.reducers.mass import Mass
+from floatlens.capture.reduction import reduce_call
 from floatlens.capture.refusals import refuse_what_cannot_be_tapped
-from floatlens.capture.walk import BLOCK_ENTRIES, Workspace, refuse_broken_rows, walk
+from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.errors import Refusal
 
 _open_in_this_thread = threading.local()
@@ -49,8 +49,9 @@ class Tap:
         layers: int | None,
         edits: Iterable[Edit],
         step_on: nn.Module | None,
-        samples: slice | None,
+        samples: slice | Callable[[Forward], slice | None] | None,
         block_entries: int,
+        on_call: Callable[[SeenCall], None] | None = None,
     ) -> None:
         refuse_what_cannot_be_tapped(model)
         if step_on is not None and all(module is not step_on for module in model.modules()):
@@ -66,9 +67,12 @@ class Tap:
         self._groups, self._regions, self._padding = groups, regions, padding
         self._expected = expected_calls(self._step_module, layers)
         self._edits = tuple(edits)
-        self._samples = samples
+        self._which_samples = samples
+        self._on_call = on_call
+        self._recording = True
         self._workspace = Workspace(block_entries)
         self._steps: list[StepRecord] = []
+        self._steps_taken = 0
         self._previous: dict[tuple[str, int], Received] = {}
         self._forward: Forward | None = None
         self._outer_inputs: dict[str, Any] = {}
@@ -104,7 +108,7 @@ class Tap:
         self._previous.clear()
         self._workspace = Workspace(self._workspace.entries)
         _open_in_this_thread.tap = None
-        if kind is None and not self._steps:
+        if kind is None and not self._steps_seen:
             raise Refusal(
                 f"No forward of {type(self._step_module).__name__} ran inside the tap. Run the module that is tapped (or step_on)."
             )
@@ -118,6 +122,24 @@ class Tap:
             dataset = assemble(self._steps, with_steps=self._has_steps, attributes=self._attributes())
             self._assembled = (len(self._steps), dataset)
         return self._assembled[1]
+
+    @property
+    def _steps_seen(self) -> int:
+        return self._steps_taken + len(self._steps)
+
+    def take_step(self) -> StepRecord:
+        """The record of the last step, which the tap then forgets: for loops too long to be kept whole."""
+        self._steps_taken += 1
+        return self._steps.pop()
+
+    @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """Forwards in here are no steps: edits apply to them, but nothing of them is kept. For passes that only fill a cache."""
+        self._recording = False
+        try:
+            yield
+        finally:
+            self._recording = True
 
     def _attributes(self) -> dict[str, Any]:
         return {
@@ -140,20 +162,21 @@ class Tap:
         self._forward = None  # also after a failed forward
 
     def _begin_step(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._has_steps and self._steps:
+        if not self._has_steps and self._steps_seen:
             raise Refusal(
                 f"A second forward of {type(module).__name__} began inside the tap. Pass step_on=model to record each forward as a step, "
                 "or open a tap for each."
             )
         inputs = named_inputs(module, args, kwargs)
         self._forward = Forward(
-            step=len(self._steps), inputs=inputs, groups=self._groups, regions=self._regions, pad_token=_pad_token(self._model)
+            step=self._steps_seen, inputs=inputs, groups=self._groups, regions=self._regions, pad_token=_pad_token(self._model)
         )
         if callable(self._padding):
             padding = self._padding(self._forward)
         else:
             padding = self._padding if self._padding is not None else known_padding(inputs, self._outer_inputs)
         self._forward.padding = None if padding is None else torch.as_tensor(padding).bool()
+        self._samples = self._which_samples(self._forward) if callable(self._which_samples) else self._which_samples
         self._numbers = LayerNumbers()
         self._step = StepRecord()
 
@@ -163,7 +186,8 @@ class Tap:
         for layer, _ in self._patterns:
             if layer not in seen:
                 raise Refusal(f"patterns asks for layer {layer}; the layers of this model are {min(seen)} to {max(seen)}.")
-        self._steps.append(self._step)
+        if self._recording:
+            self._steps.append(self._step)
 
     def _on_attention(self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         module = self._running.innermost
@@ -190,6 +214,8 @@ class Tap:
             output, logsumexp = run(call, lambda: function(*args, **kwargs))
         else:
             output, logsumexp = run(call)
+        if not self._recording:
+            return output
         with full_precision(asked.query.device):
             self._step.calls.append(self._record(call, logsumexp, before, edited=call is not asked))
         return output
@@ -201,39 +227,25 @@ class Tap:
         assert self._forward is not None
         identity = (call.module, call.repeat)
         previous = self._previous.get(identity)
-        self._previous[identity] = received_before_edits(call, self._forward, self._workspace)
-        return Before(self._previous[identity], previous)
+        now = received_before_edits(call, self._forward, self._workspace)
+        if self._recording:
+            self._previous[identity] = now
+        return Before(now, previous)
 
     def _record(self, call: AttentionCall, logsumexp: Tensor | None, before: Before, *, edited: bool) -> CallRecord:
         assert self._forward is not None
         observation = self._forward.observe(call, self._samples, edited=edited)
         if logsumexp is not None and self._samples is not None:
             logsumexp = logsumexp[self._samples]
-        values = self._reduce(observation, logsumexp)
+        makers = [*self._makers, *patterns_of(call.layer, self._patterns)]
+        values = reduce_call(observation, logsumexp, makers, self._workspace)
+        if self._on_call is not None:
+            self._on_call(SeenCall(self._numbers.identities[-1], observation, logsumexp))
         if before.now is not None:
             mass = before.now.mass if self._samples is None else before.now.mass[self._samples]
             values["mass_before_edits"] = (("sample", "head", "group", "key"), mass)
-        scene = observation.scene
-        return CallRecord(
-            identity=self._numbers.identities[-1],
-            heads=call.heads,
-            query_start=scene.query_start,
-            key_start=scene.key_start,
-            group_names=scene.group_names,
-            region_names=scene.region_names,
-            pattern_heads=tuple(head for layer, head in self._patterns if layer == call.layer),
-            length=scene.length.cpu().numpy(),
-            values={name: (axes, array.cpu().numpy()) for name, (axes, array) in values.items()},
-        )
-
-    def _reduce(self, observation: Observation, logsumexp: Tensor | None) -> dict[str, Labelled]:
-        reducers = [make(observation) for make in [*self._makers, *patterns_of(observation.call.layer, self._patterns)]]
-        in_blocks = [reducer for reducer in reducers if reducer.needs_blocks]
-        if in_blocks:
-            mass = next((reducer for reducer in in_blocks if isinstance(reducer, Mass)), None) or Mass(observation)
-            walk(observation, logsumexp, [mass, *(reducer for reducer in in_blocks if reducer is not mass)], self._workspace)
-            mass.check_rows_sum_to_one(lambda: refuse_broken_rows(observation, logsumexp, self._workspace))
-        return {name: value for reducer in reducers for name, value in reducer.result().items()}
+        pattern_heads = tuple(head for layer, head in self._patterns if layer == call.layer)
+        return record_of(self._numbers.identities[-1], observation, values, pattern_heads)
 
 
 class _AttentionMode(TorchFunctionMode):

@@ -1,0 +1,84 @@
+"""Observe chosen rows of a call by themselves, during the call or after it.
+
+Which rows predict is known only once a step has decided what to commit. A `SeenCall` holds what is needed to look at a call again then:
+queries and keys as the kernel got them (no copies), the logsumexp of its rows, and who saw whom.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from floatlens.capture.call import AttentionCall, as_four_axes
+from floatlens.capture.dataset import CallRecord, record_of
+from floatlens.capture.layers import LayerIdentity
+from floatlens.capture.observation import Observation, Scene
+from floatlens.capture.reducers import ReducerMaker
+from floatlens.capture.reduction import reduce_call
+from floatlens.capture.visibility import see
+from floatlens.capture.walk import Workspace
+
+
+@dataclass(frozen=True, eq=False)
+class SeenCall:
+    """A call as it ran, edits included."""
+
+    identity: LayerIdentity
+    observation: Observation
+    logsumexp: Tensor | None  # (sample, head, query)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenRows:
+    """Rows to be looked at in every call of a forward.
+
+    `rows` are indices of queries, (sample, chosen); samples with fewer rows than others repeat any. `groups` say which of the chosen rows
+    belong to each group, bool (sample, chosen); a row in no group is not looked at.
+    """
+
+    rows: Tensor
+    groups: Mapping[str, Tensor]
+    _scenes: dict[int, tuple[Scene, Scene]] = field(default_factory=dict)
+
+    def of(self, seen: SeenCall) -> tuple[Observation, Tensor | None]:
+        """These rows of the call, and their logsumexp. Layers that shared a scene share the new one."""
+        call, scene = seen.observation.call, seen.observation.scene
+        picked = replace(call, query=_gather(call.query, self.rows), mask=_mask_of_rows(call, self.rows), causal=False)
+        if id(scene) not in self._scenes:
+            self._scenes[id(scene)] = (scene, self._scene(picked, scene))  # holding the scene keeps its id from being reused
+        logsumexp = None if seen.logsumexp is None else _gather(seen.logsumexp[..., None], self.rows)[..., 0]
+        return Observation(picked, self._scenes[id(scene)][1]), logsumexp
+
+    def record(self, seen: SeenCall, makers: Sequence[ReducerMaker], workspace: Workspace) -> CallRecord:
+        """What the reducers make of these rows."""
+        observation, logsumexp = self.of(seen)
+        return record_of(seen.identity, observation, reduce_call(observation, logsumexp, makers, workspace))
+
+    def _scene(self, picked: AttentionCall, scene: Scene) -> Scene:
+        in_groups = torch.stack([group.to(self.rows.device) for group in self.groups.values()], dim=1)
+        real = in_groups.any(1) & scene.visibility.real_queries.gather(1, self.rows)
+        return replace(
+            scene,
+            visibility=see(picked, real, scene.visibility.real_keys),
+            query_start=0,
+            group_names=tuple(self.groups),
+            groups=in_groups,
+            query_regions=scene.query_regions.gather(2, self.rows[:, None].expand(-1, scene.query_regions.shape[1], -1)),
+        )
+
+
+def _mask_of_rows(call: AttentionCall, rows: Tensor) -> Tensor | None:
+    """The mask of these rows: (sample or 1, head or 1, chosen or 1, key)."""
+    if call.causal:
+        return (rows[..., None] >= torch.arange(call.keys, device=rows.device))[:, None]
+    if call.mask is None:
+        return None
+    mask = as_four_axes(call.mask)
+    return mask if mask.shape[2] == 1 else _gather(mask.expand(call.samples, -1, -1, -1), rows)
+
+
+def _gather(values: Tensor, rows: Tensor) -> Tensor:
+    """(sample, head, query, ...) at these rows: (sample, head, chosen, ...)."""
+    index = rows[:, None, :, None].expand(-1, values.shape[1], -1, values.shape[3])
+    return values.gather(2, index)

@@ -1,0 +1,97 @@
+"""Dream's loop, token for token: one block, and at each step the share of masks that the schedule says.
+
+What differs from the published class, on purpose: ranking in float64 with ties to the left, one generator a sample, and the number of masks of
+each sample instead of the batch's mean. An order that is drawn (`order_temperature`) is drawn among the masks only; the published draw can
+reach prompt tokens when probabilities underflow, and erases them.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from floatlens.decoding.candidates import (
+    above_threshold,
+    best_first,
+    drawn,
+    keep_top_k,
+    keep_top_p,
+    log_odds,
+    margin_rank,
+    negative_entropy,
+)
+from floatlens.decoding.canvas import Canvas, Run, Step, commit, whole_canvas_pass
+from floatlens.decoding.options import DreamOptions
+
+
+def denoise(run: Run, canvas: Canvas, options: DreamOptions, row_offset: int = 1) -> Iterator[Step]:
+    """Write the masks of the canvas."""
+    times = torch.linspace(1, options.eps, options.steps + 1)
+    most = options.steps if options.threshold is None else int(canvas.masked.sum(-1).max())
+    for step in range(most):
+        samples = canvas.open_samples()
+        if not samples:
+            break
+        share = None if step >= options.steps - 1 else 1 - times[step + 1] / times[step]
+        yield _step(run, canvas, samples, share, options, row_offset)
+
+
+def _step(run: Run, canvas: Canvas, samples: list[int], share: Tensor | None, options: DreamOptions, row_offset: int) -> Step:
+    asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked)
+    logits = run(asked)
+    assert asked.wanted_rows is not None
+    place = {row: at for at, row in enumerate(asked.wanted_rows.tolist())}
+    written, confidence = {}, {}
+    for at, sample in enumerate(samples):
+        positions = canvas.masked[sample].nonzero()[:, 0].tolist()
+        rows = logits[at, [place[max(position - row_offset, 0)] for position in positions]]
+        generator = canvas.generators[sample]
+        if options.order == "origin":
+            kept = _each_by_itself(len(positions), share, generator)
+            positions, rows = [positions[index] for index in kept], rows[kept]
+        rows = _filtered(rows, options)
+        candidates = drawn(rows, generator) if options.temperature > 0 else rows.argmax(-1)
+        odds = log_odds(rows, candidates) if len(rows) else torch.zeros(0, dtype=torch.float64, device=rows.device)
+        chosen = _chosen(rows, odds, positions, canvas.lengths[sample], share, generator, options)
+        written[sample] = [(positions[index], int(candidates[index])) for index in chosen]
+        confidence[sample] = dict(zip(positions, odds.sigmoid().tolist(), strict=True))
+    return commit(canvas, samples, asked, written, confidence)
+
+
+def _chosen(
+    rows: Tensor, odds: Tensor, positions: list[int], length: int, share: Tensor | None, generator: torch.Generator, options: DreamOptions
+) -> list[int]:
+    """Which candidates are committed."""
+    if options.order == "origin":
+        return list(range(len(positions)))
+    ranks = {"maskgit_plus": lambda: odds, "topk_margin": lambda: margin_rank(rows), "entropy": lambda: negative_entropy(rows)}
+    if options.threshold is not None:
+        return above_threshold(odds, ranks[options.order](), options.threshold)
+    masks = torch.tensor(float(len(positions)))
+    count = len(positions) if share is None else int(masks * share)  # in float32, as published: it decides by rounding
+    if count == 0:
+        return []
+    if options.order_temperature == 0:
+        return best_first(ranks[options.order]())[:count]
+    value = {
+        "maskgit_plus": lambda: odds.sigmoid(),
+        "topk_margin": lambda: -(-margin_rank(rows)).expm1(),
+        "entropy": lambda: negative_entropy(rows),
+    }[options.order]()
+    everywhere = torch.full((length,), float("-inf"), dtype=rows.dtype, device=rows.device)
+    everywhere[positions] = value.to(rows.dtype)
+    probabilities = (everywhere / options.order_temperature).softmax(-1)
+    noise = torch.empty_like(probabilities).exponential_(1, generator=generator)
+    return best_first((probabilities / noise)[positions])[:count]
+
+
+def _each_by_itself(masks: int, share: Tensor | None, generator: torch.Generator) -> list[int]:
+    """Every mask with the same probability, independently; all of them at the last step."""
+    lots = torch.rand(masks, generator=generator, device=generator.device)
+    return list(range(masks)) if share is None else (lots < share.to(lots.device)).nonzero()[:, 0].tolist()
+
+
+def _filtered(rows: Tensor, options: DreamOptions) -> Tensor:
+    if options.temperature > 0:
+        rows = rows / options.temperature
+    return keep_top_k(keep_top_p(rows, options.top_p), options.top_k)

@@ -1,0 +1,99 @@
+"""LLaDA's loop, token for token: semi-autoregressive blocks, most confident candidates first.
+
+What differs from the published script, on purpose: candidates are ranked by log-odds in float64 with ties to the left; every sample has its
+own generator; with a temperature the end-of-text token is kept back by `eos_last` as well (the published line forgets it there). The noise of
+a step is drawn for the whole text even where few rows are needed, so a single sample consumes its generator as the published loop does.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from floatlens.decoding.candidates import above_threshold, best_first, gumbel_argmax, log_odds, uniform_rows
+from floatlens.decoding.canvas import Canvas, Run, Step, commit, whole_canvas_pass
+from floatlens.decoding.options import LladaOptions
+
+
+def denoise(
+    run: Run, canvas: Canvas, options: LladaOptions, row_offset: int = 0, eos: int | None = None, end_tokens: Sequence[int] = ()
+) -> Iterator[Step]:
+    """Write the masks of the canvas; `end_tokens` are those that `eos_last` keeps back, `eos` the one that `forbid_eos` forbids."""
+    for block in range(options.blocks):
+        inside, reached = _block(canvas, block, options)
+        planned = _plan(canvas, inside, options)
+        for step in range(max(map(len, planned))):
+            samples = canvas.open_samples(reached)
+            if not samples:
+                break
+            counts = [plan[step] if step < len(plan) else 0 for plan in planned]
+            yield _step(run, canvas, samples, reached, counts, options, row_offset, eos, end_tokens)
+
+
+def _block(canvas: Canvas, block: int, options: LladaOptions) -> tuple[Tensor, Tensor]:
+    """bool (sample, position), twice: the positions of a block, and those up to its end. Masks inside a prompt are all one block."""
+    if options.gen_length == 0:
+        return canvas.real, canvas.real
+    length = options.block_length or options.gen_length
+    inside, reached = torch.zeros_like(canvas.masked), torch.zeros_like(canvas.masked)
+    for sample, start in enumerate(canvas.start):
+        inside[sample, start + block * length : start + (block + 1) * length] = True
+        reached[sample, : start + (block + 1) * length] = True
+    return inside, reached
+
+
+def _plan(canvas: Canvas, inside: Tensor, options: LladaOptions) -> list[list[int]]:
+    """How many to commit at each step, by sample: evenly, the remainder first. Under a threshold, one for each mask at most."""
+    masks = (canvas.masked & inside).sum(-1).tolist()
+    steps = [count if options.threshold is not None else min(options.steps_per_block, count) for count in masks]
+    return [even_shares(count, of_sample) if of_sample else [] for count, of_sample in zip(masks, steps, strict=True)]
+
+
+def even_shares(count: int, steps: int) -> list[int]:
+    """`count` divided evenly over the steps, the remainder going to the first ones.
+
+    Examples
+    --------
+    >>> even_shares(7, 3)
+    [3, 2, 2]
+    """
+    return [count // steps + (step < count % steps) for step in range(steps)]
+
+
+def _step(
+    run: Run,
+    canvas: Canvas,
+    samples: list[int],
+    reached: Tensor,
+    planned: list[int],
+    options: LladaOptions,
+    row_offset: int,
+    eos: int | None,
+    end_tokens: Sequence[int],
+) -> Step:
+    asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked & reached, options.guidance)
+    logits = run(asked)
+    assert asked.wanted_rows is not None
+    place = {row: at for at, row in enumerate(asked.wanted_rows.tolist())}
+    written, confidence = {}, {}
+    for at, sample in enumerate(samples):
+        positions = (canvas.masked[sample] & reached[sample]).nonzero()[:, 0].tolist()
+        rows = logits[at, [place[max(position - row_offset, 0)] for position in positions]]
+        if options.forbid_eos and eos is not None:
+            rows = rows.index_fill(-1, torch.tensor([eos], device=rows.device), float("-inf"))
+        length, generator = canvas.lengths[sample], canvas.generators[sample]
+        if options.temperature > 0:
+            candidates = gumbel_argmax(rows, uniform_rows(generator, length, rows.shape[-1], positions), options.temperature)
+        else:
+            candidates = rows.argmax(-1)
+        if options.eos_last and end_tokens:
+            rows = rows.index_fill(-1, torch.tensor(list(end_tokens), device=rows.device), float("-inf"))
+        odds = log_odds(rows, candidates)
+        rank = odds
+        if options.remasking == "random":
+            rank = torch.rand(length, generator=generator, device=generator.device)[positions]
+            rank = rank.double().masked_fill(odds.isneginf(), float("-inf"))
+        chosen = best_first(rank)[: planned[sample]] if options.threshold is None else above_threshold(odds, rank, options.threshold)
+        written[sample] = [(positions[index], int(candidates[index])) for index in chosen]
+        confidence[sample] = dict(zip(positions, odds.sigmoid().tolist(), strict=True))
+    return commit(canvas, samples, asked, written, confidence)

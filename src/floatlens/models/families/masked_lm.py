@@ -1,0 +1,44 @@
+"""BERT, RoBERTa, ModernBERT, ALBERT and other masked language models, as themselves, unmasked step by step.
+
+Supports: whatever `AutoModelForMaskedLM` loads. Weights of heads that only training needs (pooler, next-sentence head) are left out. The closing token
+of a text ([SEP], </s>) stands after the masks. The mask is the tokenizer's.
+Refuses: checkpoints whose tokenizer has no mask; any other missing or surplus tensor.
+Row p predicts position p.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import AutoConfig, AutoModelForMaskedLM
+
+from floatlens.models.blueprint import Blueprint, Family
+from floatlens.models.checkpoint import Checkpoint
+
+
+def recognises(config: Mapping[str, Any]) -> bool:
+    """By the class that the config names."""
+    return any(name.endswith("ForMaskedLM") for name in config.get("architectures") or [])
+
+
+def blueprint(checkpoint: Checkpoint) -> Blueprint:
+    """The model itself."""
+    return Blueprint(
+        family=FAMILY.name,
+        config=AutoConfig.from_pretrained(checkpoint.folder),
+        model_class=AutoModelForMaskedLM,
+        sampler="llada",
+        row_offset=0,
+        suffix_names=("sep_token_id", "eos_token_id"),
+        ignored_tensors=r"(^|\.)(pooler|seq_relationship|sop_classifier|position_ids)(\.|$)",
+        strict_names=False,
+    )
+
+
+FAMILY = Family(
+    name="masked-lm",
+    models="BERT, RoBERTa, ModernBERT, ALBERT, ...",
+    runs_as="AutoModelForMaskedLM",
+    checked="tiny models of each kind",
+    recognises=recognises,
+    blueprint=blueprint,
+)

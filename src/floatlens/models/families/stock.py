@@ -1,0 +1,71 @@
+"""Help for adapters: a published config, field by field, into the config of a stock transformers class, refusing what is not understood.
+
+A field that a class silently ignores is a model that is plausibly wrong; so every field must be one the class has, one that is known not to matter, or one
+that must have the value it has here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from floatlens.errors import Refusal
+
+# says nothing about what the model computes
+BOOKKEEPING = {
+    "_name_or_path", "architectures", "auto_map", "model_type", "torch_dtype", "transformers_version", "use_cache", "tokenizer_class", "task_specific_params",
+    "return_dict", "output_attentions", "output_hidden_states", "_attn_implementation_autoset", "floatlens", "initializer_range", "init_std", "init_fn",
+    "init_device", "init_cutoff_factor", "precision", "_attn_implementation", "attn_implementation", "gradient_checkpointing",
+}  # fmt: skip
+
+
+def stock_config(
+    name: str,
+    config_class: Callable[..., PretrainedConfig],
+    published: Mapping[str, Any],
+    *,
+    ignored: Iterable[str] = (),
+    required: Mapping[str, Any] | None = None,
+) -> Any:
+    """The published fields as a `config_class`, bidirectional.
+
+    `ignored` are fields known not to matter; `required` maps fields to the only values that the stock class can honour.
+    """
+    required = required or {}
+    refuse_other_values(name, published, required)
+    known = set(config_class().to_dict()) | {"rope_theta", "rope_scaling"}
+    unknown = set(published) - known - BOOKKEEPING - set(ignored) - set(required)
+    if unknown:
+        refuse_unknown(name, published, unknown)
+    kept = {field: value for field, value in published.items() if field in known - BOOKKEEPING - set(required)}
+    if kept.get("rope_scaling") is None:
+        kept.pop("rope_scaling", None)
+    config = config_class(**kept)
+    config.is_causal = False
+    return config
+
+
+def refuse_other_values(name: str, published: Mapping[str, Any], required: Mapping[str, Any]) -> None:
+    """Refuse a field that is there and has another value than the stock class can honour."""
+    for field, value in required.items():
+        accepted = value if isinstance(value, tuple) else (value,)
+        if field in published and published[field] not in accepted:
+            raise Refusal(
+                f"The config of {name} says {field}={published[field]!r}; this adapter is right for {field}={accepted[0]!r} only, and would give "
+                "plausible, wrong numbers. Ask for support, or load the model's own code with trust_remote_code=True, family='remote'."
+            )
+
+
+def refuse_unknown(name: str, published: Mapping[str, Any], fields: Iterable[str]) -> None:
+    """Refuse fields whose meaning is not known."""
+    first = sorted(fields)[0]
+    others = len(set(fields)) - 1
+    raise Refusal(
+        f"The config of {name} has a field this adapter does not know: {first}={published[first]!r}"
+        f"{f' (and {others} more)' if others else ''}. It could change what the model computes, so it is not ignored. Remove it if you know it does not matter."
+    )
+
+
+def as_tokens(token: int | list[int] | None) -> tuple[int, ...]:
+    """A config's `eos_token_id`, which may be one, several or none."""
+    return tuple(token) if isinstance(token, list) else () if token is None else (token,)

@@ -1,0 +1,399 @@
+"""A language model as floatlens uses it: a module, its tokenizer, and how its family writes.
+
+`generate` writes; `trace` writes and records where the model looks while it does. Both run the same loops.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+from floatlens.capture.edits import Edit
+from floatlens.decoding import autoregressive, dream, llada, sdar
+from floatlens.decoding.canvas import Canvas, Pass, Run, Step, blank_canvas
+from floatlens.decoding.options import AutoregressiveOptions, DreamOptions, LladaOptions, Options, SdarOptions, make_options
+from floatlens.errors import Refusal
+from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
+from floatlens.progress import progress_bar
+
+if TYPE_CHECKING:
+    from floatlens.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a model wrote."""
+
+    text: str  # up to the first end token, without special tokens
+    tokens: list[int]  # everything it wrote
+    prompt: str
+    prompt_tokens: list[int]
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A module that writes. `fl.load` makes one; you can also build it around a module of your own.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=64)
+    >>> config = LlamaConfig(**size)
+    >>> config.is_causal = False
+    >>> lm = LanguageModel(LlamaForCausalLM(config).eval(), mask_token_id=63)
+    >>> written = lm.generate([[1, 2, 3]], gen_length=4, steps=2)
+    >>> len(written[0].tokens), written[0].steps
+    (4, 2)
+    """
+
+    module: nn.Module
+    tokenizer: Any = None
+    family: str = "llada"
+    sampler: str | None = "llada"
+    row_offset: int = 0
+    mask_token_id: int | None = None
+    end_tokens: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    name: str = "model"
+    revision: str | None = None
+    sampler_defaults: dict[str, Any] = field(default_factory=dict)
+    step_on: nn.Module | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.module.parameters()).dtype
+
+    @property
+    def config(self) -> Any:
+        """The config of the text model."""
+        config: Any = getattr(self.module, "config", None)
+        return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+    def predicting_row(self, position: int) -> int:
+        """The row whose logits fill this position."""
+        return max(position - self.row_offset, 0)
+
+    def generate(
+        self,
+        prompts: AnyPrompt | Sequence[AnyPrompt],
+        *,
+        gen_length: int = 32,
+        steps: int | None = None,
+        sampler: str | None = None,
+        seed: int = 0,
+        batch_size: int = 8,
+        chat: bool | None = None,
+        progress: bool = True,
+        **options: Any,
+    ) -> list[Generation]:
+        """Write after each prompt.
+
+        Parameters
+        ----------
+        prompts
+            Texts, `fl.Prompt`s, conversations or lists of token ids; one or several.
+        gen_length
+            How many tokens to write; 0 fills the masks inside the prompts.
+        steps
+            How many denoising steps; one a token by default. Autoregressive models have none to choose.
+        sampler
+            Another decoding loop than the family's: "llada", "dream", "sdar".
+        seed
+            Sample i draws from a generator seeded with `seed + i`, whatever batch it is in.
+        batch_size
+            How many prompts run together. It changes the speed, never the tokens.
+        chat
+            Whether texts go through the tokenizer's chat template; by default if it has one.
+        progress
+            Show a progress bar.
+        options
+            Those of the sampler: temperature, threshold, block_length, ... An unknown one is refused, with the list.
+        """
+        encoded = [self.encode(prompt, chat=chat) for prompt in as_list(prompts)]
+        if self.sampler is None and sampler is None:
+            return self._generate_by_itself(encoded, gen_length, seed, progress, options if steps is None else {**options, "steps": steps})
+        chosen = self.options(encoded, gen_length, steps, sampler, options)
+        written: list[Generation] = []
+        with progress_bar(self.most_steps(encoded, chosen, batch_size), f"Writing with {self.name}", show=progress) as advance:
+            for first in range(0, len(encoded), batch_size):
+                batch = encoded[first : first + batch_size]
+                canvas = self.canvas(batch, chosen, seed + first)
+                taken = [0] * len(batch)
+                for step in self.loop(self.run_pass, canvas, chosen):
+                    for sample in step.samples:
+                        taken[sample] += 1
+                    advance(1)
+                written += [self.generation(prompt, canvas, sample, taken[sample]) for sample, prompt in enumerate(batch)]
+        return written
+
+    def trace(
+        self,
+        prompts: AnyPrompt | Sequence[AnyPrompt],
+        *,
+        gen_length: int = 32,
+        steps: int | None = None,
+        sampler: str | None = None,
+        seed: int = 0,
+        batch_size: int = 4,
+        chat: bool | None = None,
+        detail: str | dict[str, str] = "default",
+        groups: Sequence[str] | None = None,
+        top_keys: int = 8,
+        patterns: Sequence[tuple[int, int]] = (),
+        edits: Sequence[Edit] = (),
+        path: str | PathLike[str] | None = None,
+        progress: bool = True,
+        **options: Any,
+    ) -> "Trace":
+        """Write after each prompt, and record where the model looks at every step.
+
+        Takes what `generate` takes, and:
+
+        Parameters
+        ----------
+        detail
+            What is kept: "default", "light" (mass and entropy per layer), "full" (everything per head), or a dictionary over the default, such as
+            {"geometry": "head", "norms": "off"}. Names: mass, entropy, geometry, norms, flow, top_keys; values: "head", "layer", "off".
+        groups
+            Query groups: "masked", "unmasked", "predicting", "prompt"; the first three by default ("predicting" for autoregressive models).
+        top_keys
+            How many favourite keys of each predicting row are kept.
+        patterns
+            (layer, head) pairs whose full patterns are kept at every step.
+        edits
+            Changes of attention calls, as in `fl.tap`.
+        path
+            Write to this folder as the run goes, in bounded memory, and return the trace opened from there.
+        """
+        from floatlens.trace.run import record_trace  # the trace needs models, so models cannot need the trace
+
+        return record_trace(
+            self,
+            prompts,
+            gen_length=gen_length,
+            steps=steps,
+            sampler=sampler,
+            seed=seed,
+            batch_size=batch_size,
+            chat=chat,
+            detail=detail,
+            groups=groups,
+            top_keys=top_keys,
+            patterns=patterns,
+            edits=edits,
+            path=path,
+            progress=progress,
+            options=options,
+        )
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write a checkpoint that `fl.load` and transformers' Auto classes both load: stock tensor names, safetensors, the tokenizer."""
+        if self.sampler is None:
+            raise Refusal(f"A {self.family} model is saved by its own save_pretrained; floatlens has nothing to add to it.")
+        module: Any = self.module
+        module.config.floatlens = {
+            "family": self.family,
+            "sampler": self.sampler,
+            "row_offset": self.row_offset,
+            "mask_token_id": self.mask_token_id,
+            "end_tokens": list(self.end_tokens),
+            "suffix": list(self.suffix),
+            "sampler_defaults": self.sampler_defaults,
+        }
+        module.save_pretrained(Path(folder), save_original_format=False)
+        if self.tokenizer is not None:
+            self.tokenizer.save_pretrained(Path(folder))
+
+    def encode(self, prompt: AnyPrompt, *, chat: bool | None = None) -> EncodedPrompt:
+        """A prompt in this model's tokens."""
+        return encode(prompt, self.tokenizer, chat=chat, suffix=self.suffix)
+
+    def options(
+        self, encoded: Sequence[EncodedPrompt], gen_length: int, steps: int | None, sampler: str | None, given: dict[str, Any]
+    ) -> Options:
+        """The sampler's options, checked against the prompts and the model."""
+        sampler = sampler or self.sampler
+        assert sampler is not None
+        if (sampler == "autoregressive") != (self.sampler == "autoregressive"):
+            raise Refusal(f"A {self.family} model cannot be run by the {sampler} sampler.")
+        everything = {**(self.sampler_defaults if sampler == self.sampler else {}), **given, "gen_length": gen_length}
+        if steps is not None:
+            everything["steps"] = steps
+        elif sampler in ("llada", "dream"):
+            masks = max((prompt.tokens.count(self.mask_token_id or -1) for prompt in encoded), default=0)
+            everything["steps"] = gen_length or max(masks, 1)
+        options = make_options(sampler, everything)
+        self._refuse_unfit_prompts(encoded, options)
+        return options
+
+    def canvas(self, batch: Sequence[EncodedPrompt], options: Options, first_seed: int) -> Canvas:
+        """The canvas a batch starts from."""
+        lengths: Any = options.gen_length
+        if isinstance(options, SdarOptions):
+            lengths = [sdar.whole_blocks(len(prompt.tokens), options.gen_length, options.block_length) for prompt in batch]
+        mask = -1 if self.mask_token_id is None else self.mask_token_id
+        pad = self.config.pad_token_id if isinstance(getattr(self.config, "pad_token_id", None), int) else 0
+        canvas = blank_canvas(
+            [prompt.tokens for prompt in batch],
+            lengths,
+            mask,
+            [first_seed + sample for sample in range(len(batch))],
+            suffix=self.suffix if not isinstance(options, AutoregressiveOptions) else (),
+            pad_token_id=max(pad, 0),
+            device=self.device,
+        )
+        if self.mask_token_id is None:
+            canvas.mask_token_id = None
+        return canvas
+
+    def loop(self, run: Run, canvas: Canvas, options: Options) -> Iterator[Step]:
+        """The decoding loop that goes with the options."""
+        eos = self.end_tokens[0] if self.end_tokens else None
+        if isinstance(options, LladaOptions):
+            return llada.denoise(run, canvas, options, self.row_offset, eos, self.end_tokens)
+        if isinstance(options, DreamOptions):
+            return dream.denoise(run, canvas, options, self.row_offset)
+        if isinstance(options, SdarOptions):
+            return sdar.denoise(run, canvas, options, self.new_cache, self.end_tokens)
+        return autoregressive.write(run, canvas, options, self.new_cache, self.end_tokens)
+
+    def most_steps(self, encoded: Sequence[EncodedPrompt], options: Options, batch_size: int) -> int:
+        """How many steps all batches take at most."""
+        batches = -(-len(encoded) // batch_size)
+        if isinstance(options, LladaOptions | DreamOptions) and options.threshold is None:
+            return batches * options.steps
+        extra = options.block_length if isinstance(options, SdarOptions) else 0
+        return batches * (options.gen_length + extra)
+
+    def new_cache(self) -> DynamicCache:
+        return DynamicCache(config=self.config)
+
+    @torch.no_grad()
+    def run_pass(self, asked: Pass) -> Tensor:
+        """Logits of the wanted rows: (sample, wanted row, vocabulary)."""
+        if asked.unguided is None:
+            return self._wanted(self.forward(asked, asked.tokens, asked.real), asked)
+        twice = self.forward(asked, torch.cat([asked.tokens, asked.unguided]), torch.cat([asked.real, asked.real]))
+        guided, unguided = self._wanted(twice, asked).chunk(2)
+        return unguided + (asked.guidance + 1) * (guided - unguided)
+
+    def forward(self, asked: Pass, tokens: Tensor, real: Tensor) -> Tensor:
+        """The module's forward for a pass."""
+        inputs: dict[str, Any] = {"input_ids": tokens}
+        if asked.cache is not None:
+            offset = torch.tensor(asked.offset or [0] * len(tokens), device=tokens.device)
+            rows = torch.arange(asked.past, asked.past + tokens.shape[1], device=tokens.device)
+            inputs["position_ids"] = (rows - offset[:, None]).clamp(min=0)
+            inputs |= {"past_key_values": asked.cache, "use_cache": True}
+            inputs["attention_mask"] = asked.real_keys.long() if asked.visible is None else asked.visible
+        else:
+            if not bool(real.all()):
+                inputs["attention_mask"] = real.long()
+            if "use_cache" in self._accepts:
+                inputs["use_cache"] = False
+        if asked.wanted_rows is not None and "logits_to_keep" in self._accepts:
+            inputs["logits_to_keep"] = asked.wanted_rows
+        return self.module(**inputs).logits
+
+    def _wanted(self, logits: Tensor, asked: Pass) -> Tensor:
+        if asked.wanted_rows is None or "logits_to_keep" in self._accepts:
+            return logits
+        return logits[:, asked.wanted_rows]
+
+    @cached_property
+    def _accepts(self) -> frozenset[str]:
+        return frozenset(inspect.signature(self.module.forward).parameters)
+
+    def generation(self, prompt: EncodedPrompt, canvas: Canvas, sample: int, steps: int) -> Generation:
+        """What was written for one sample."""
+        written = (canvas.real & ~canvas.prompt)[sample]
+        tokens = canvas.tokens[sample][written].tolist()
+        return Generation(self.text_of(tokens), tokens, prompt.text, prompt.tokens, steps)
+
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """Text up to the first end token."""
+        end = next((at for at, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
+        return "" if self.tokenizer is None else self.tokenizer.decode(list(tokens[:end]), skip_special_tokens=True)
+
+    def _refuse_unfit_prompts(self, encoded: Sequence[EncodedPrompt], options: Options) -> None:
+        limit = getattr(self.config, "max_position_embeddings", None)
+        vocabulary = getattr(self.config, "vocab_size", None)
+        for number, prompt in enumerate(encoded):
+            length = len(prompt.tokens) + options.gen_length + len(self.suffix)
+            if isinstance(options, AutoregressiveOptions) and not prompt.tokens:
+                raise Refusal(f"Prompt {number} is empty; an autoregressive model needs at least one token to go on from.")
+            if length == 0:
+                raise Refusal(f"Prompt {number} is empty and gen_length is 0: there is nothing to write.")
+            if isinstance(limit, int) and length > limit:
+                raise Refusal(
+                    f"Prompt {number} has {len(prompt.tokens)} tokens; with {options.gen_length} to write that is more than the {limit} that {self.name} was made for."
+                )
+            if vocabulary is not None and any(not 0 <= token < vocabulary for token in prompt.tokens):
+                raise Refusal(f"Prompt {number} holds a token id outside the vocabulary of {self.name} (0 to {vocabulary - 1}).")
+            masks = prompt.tokens.count(self.mask_token_id) if self.mask_token_id is not None else 0
+            if masks and options.gen_length:
+                raise Refusal(
+                    f"Prompt {number} holds the mask token. To fill masks inside a prompt, choose gen_length=0; otherwise remove them."
+                )
+            if not masks and not options.gen_length:
+                raise Refusal(f"gen_length is 0 and prompt {number} holds no mask token, so there is nothing to write.")
+
+    def _generate_by_itself(
+        self, encoded: Sequence[EncodedPrompt], gen_length: int, seed: int, progress: bool, options: dict[str, Any]
+    ) -> list[Generation]:
+        written = []
+        with progress_bar(len(encoded), f"Writing with {self.name}", show=progress) as advance:
+            for number, prompt in enumerate(encoded):
+                tokens = self.own_generate(prompt, gen_length, seed + number, options)
+                new = tokens[len(prompt.tokens) :]
+                written.append(Generation(self.text_of(new), new, prompt.text, prompt.tokens, 0))
+                advance(1)
+        return written
+
+    @torch.no_grad()
+    def own_generate(self, prompt: EncodedPrompt, gen_length: int, seed: int, options: dict[str, Any]) -> list[int]:
+        """The module's own `generate`, one prompt at a time, seeded; the whole text in tokens."""
+        module: Any = self.module
+        length = "gen_length" if "gen_length" in inspect.signature(module.generate).parameters else "max_new_tokens"
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            output = module.generate(torch.tensor([prompt.tokens], device=self.device), **{length: gen_length, **options})
+        tokens = getattr(output, "sequences", output)[0].tolist()
+        return tokens if tokens[: len(prompt.tokens)] == prompt.tokens else [*prompt.tokens, *tokens]
+
+
+def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
+    """One prompt or several, as a list of prompts."""
+    given: Any = prompts
+    if isinstance(given, Tensor):
+        return list(given) if given.dim() == 2 else [given]
+    if (
+        isinstance(given, str)
+        or not isinstance(given, Sequence)
+        or (given and (isinstance(given[0], int) or (isinstance(given[0], dict) and "role" in given[0])))
+    ):
+        given = [given]
+    if not given:
+        raise Refusal("There are no prompts; give at least one.")
+    return list(given)
+
+
+def described(options: Options, sampler: str | None) -> dict[str, Any]:
+    """The sampler's name and all its options, as the trace keeps them."""
+    return {"name": sampler, **asdict(options)}
+
+
+Advance = Callable[[int], None]

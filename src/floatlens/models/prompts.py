@@ -1,0 +1,134 @@
+"""Prompts: a text, a conversation or token ids, made into tokens with character offsets, template marks and regions.
+
+The text is tokenised once, as a whole; regions are spans of its characters. A token belongs to the region that holds its last character, because
+tokens like " Paris" begin with the blank before the word.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from floatlens.errors import Refusal
+
+Message = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model is asked, with named spans of its characters.
+
+    Examples
+    --------
+    >>> Prompt("Who wrote it? Anna wrote it.", regions={"query": (0, 13), "doc_1": (14, 28)}).regions["query"]
+    (0, 13)
+    """
+
+    text: str
+    regions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, (start, stop) in self.regions.items():
+            if not 0 <= start < stop <= len(self.text):
+                raise Refusal(f"Region {name!r} spans the characters {start} to {stop}, but the prompt has {len(self.text)}.")
+            if name in ("answer", "bos"):
+                raise Refusal(f"A region cannot be called {name!r}: floatlens adds one of that name itself.")
+
+
+AnyPrompt = str | Prompt | Sequence[Message] | Sequence[int] | Tensor
+
+
+@dataclass(frozen=True)
+class EncodedPrompt:
+    """A prompt in tokens. `starts` and `stops` are -1 for tokens without text."""
+
+    text: str
+    tokens: list[int]
+    starts: list[int]
+    stops: list[int]
+    template: list[bool]
+    regions: dict[str, list[bool]]
+
+
+def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffix: Sequence[int] = ()) -> EncodedPrompt:
+    """The prompt in tokens, through the tokenizer's chat template where it has one (unless `chat` says otherwise)."""
+    if isinstance(prompt, Tensor):
+        prompt = prompt.flatten().tolist()
+    if not isinstance(prompt, str | Prompt) and all(isinstance(token, int) for token in prompt):
+        return _of_tokens(list(prompt), tokenizer)  # type: ignore[arg-type]  # all are ints
+    if tokenizer is None:
+        raise Refusal(
+            "This model has no tokenizer, so it cannot read text. Give prompts as lists of token ids, or load it with its tokenizer files."
+        )
+    if isinstance(prompt, str):
+        prompt = Prompt(prompt)
+    if isinstance(prompt, Prompt):
+        return _of_text(prompt, tokenizer, chat, suffix)
+    messages: Any = prompt
+    if not all(isinstance(message, Mapping) and {"role", "content"} <= set(message) for message in messages):
+        raise Refusal("A conversation is a list of messages with 'role' and 'content'; a prompt may also be a text or a list of token ids.")
+    return _of_conversation(messages, [message["content"] for message in messages], {}, tokenizer)
+
+
+def _of_tokens(tokens: list[int], tokenizer: Any) -> EncodedPrompt:
+    text = "" if tokenizer is None else tokenizer.decode(tokens)
+    nowhere = [-1] * len(tokens)
+    return EncodedPrompt(text, tokens, nowhere, nowhere, [False] * len(tokens), {"prompt": [True] * len(tokens)})
+
+
+def _of_text(prompt: Prompt, tokenizer: Any, chat: bool | None, suffix: Sequence[int]) -> EncodedPrompt:
+    template = getattr(tokenizer, "chat_template", None)
+    if chat and not template:
+        raise Refusal("This tokenizer has no chat template; leave chat out, or pass chat=False (--raw).")
+    if template and chat is not False:
+        return _of_conversation([{"role": "user", "content": prompt.text}], [prompt.text], prompt.regions, tokenizer)
+    return _tokenised(prompt.text, [(0, len(prompt.text))], prompt.regions, tokenizer, add_special_tokens=True, suffix=suffix)
+
+
+def _of_conversation(
+    messages: Sequence[Message], contents: list[str], regions: Mapping[str, tuple[int, int]], tokenizer: Any
+) -> EncodedPrompt:
+    if not getattr(tokenizer, "chat_template", None):
+        raise Refusal("This tokenizer has no chat template, so it cannot read a conversation. Give the prompt as one text.")
+    text = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, add_generation_prompt=True)
+    spans, at = [], 0
+    for content in contents:
+        found = content if content in text[at:] else content.strip()  # templates trim what they are given
+        start = text.find(found, at) if found else -1
+        if start < 0:
+            if regions:
+                raise Refusal("The chat template rewrites the prompt, so its regions cannot be found again. Pass chat=False (--raw).")
+            continue
+        trimmed = content.find(found)
+        spans.append((start, start + len(found)))
+        regions = {name: (first + start - trimmed, stop + start - trimmed) for name, (first, stop) in regions.items()}
+        at = start + len(found)
+    return _tokenised(text, spans, regions, tokenizer, add_special_tokens=False)
+
+
+def _tokenised(
+    text: str,
+    own: list[tuple[int, int]],
+    regions: Mapping[str, tuple[int, int]],
+    tokenizer: Any,
+    *,
+    add_special_tokens: bool,
+    suffix: Sequence[int] = (),
+) -> EncodedPrompt:
+    """`own` are the spans that are the user's; everything else is the template's."""
+    encoded = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True)
+    tokens, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+    if suffix and tokens[-len(suffix) :] == list(suffix):  # it will stand after the masks
+        tokens, offsets = tokens[: -len(suffix)], offsets[: -len(suffix)]
+    starts = [start if stop > start else -1 for start, stop in offsets]
+    stops = [stop if stop > start else -1 for start, stop in offsets]
+    template = [not any(start < stop <= last for start, last in own) for stop in stops]
+    named = {name: [span[0] < stop <= span[1] for stop in stops] for name, span in regions.items()}
+    begins = getattr(tokenizer, "bos_token_id", None) or getattr(tokenizer, "cls_token_id", None)
+    bos = [at == 0 and token == begins for at, token in enumerate(tokens)]
+    if not named:
+        named = {"prompt": [not is_bos for is_bos in bos]}
+    if any(bos):
+        named = {"bos": bos, **named}
+    return EncodedPrompt(text, tokens, starts, stops, template, named)

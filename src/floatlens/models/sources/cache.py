@@ -1,0 +1,84 @@
+"""The folder where converted models are kept, and the one way to put something there.
+
+A conversion happens in a temporary folder beside its destination and is renamed when it is done, so a folder that has its final name is
+complete. Two processes that convert the same thing at once both end well: the first to finish gives the folder its name, the other throws
+its own copy away. A conversion that fails, or is interrupted, leaves nothing behind. Refused: a name that would leave the cache, and a cache
+that cannot be written.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+from floatlens.errors import Refusal
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: `$FLOATLENS_CACHE`, or else the platform's cache folder for floatlens.
+
+    The folder is not created here.
+
+    Examples
+    --------
+    >>> import os
+    >>> os.environ["FLOATLENS_CACHE"] = "models-of-mine"
+    >>> cache_folder().name
+    'models-of-mine'
+    >>> del os.environ["FLOATLENS_CACHE"]
+    """
+    chosen = os.environ.get("FLOATLENS_CACHE")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("floatlens"))
+
+
+def converted(name: str, key: str, convert: Callable[[Path], None]) -> Path:
+    """The folder `name-key` of the cache, converted first if it is not there yet.
+
+    Parameters
+    ----------
+    name
+        What the folder holds, for people who look into the cache.
+    key
+        What it was made from and by which version of the conversion: another key is another folder.
+    convert
+        Fills the empty folder it is given. Called only if there is something to do.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> os.environ["FLOATLENS_CACHE"] = tempfile.mkdtemp()
+    >>> folder = converted("greeting", "1", lambda folder: (folder / "hello.txt").write_text("hello") and None)
+    >>> converted("greeting", "1", lambda folder: None).joinpath("hello.txt").read_text()
+    'hello'
+    >>> shutil.rmtree(os.environ.pop("FLOATLENS_CACHE"))
+    """
+    entry = f"{name}-{key}"
+    if not name or not key or Path(entry).name != entry or "\\" in entry or entry.startswith("."):
+        raise Refusal(f"'{entry}' cannot name a folder in the cache; give a plain name and key, without slashes or a leading dot.")
+    cache = cache_folder()
+    finished = cache / entry
+    if finished.is_dir():
+        return finished
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{entry}.", dir=cache))
+    except OSError as error:
+        raise Refusal(f"The cache folder {cache} cannot be written ({error.strerror}); set FLOATLENS_CACHE to one that can.") from error
+    try:
+        convert(unfinished)
+        _give_its_name(unfinished, finished)
+    finally:  # also when interrupted; after the renaming there is nothing left to remove
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return finished
+
+
+def _give_its_name(unfinished: Path, finished: Path) -> None:
+    """Rename, unless another process was quicker: then its folder, which is as complete as ours, stays."""
+    try:
+        unfinished.rename(finished)
+    except OSError:
+        if not finished.is_dir():
+            raise

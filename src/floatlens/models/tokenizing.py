@@ -1,0 +1,59 @@
+"""Tokenizers: loaded without remote code, always fast ones (character offsets are needed), and the text of any token id."""
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
+
+from floatlens.errors import Refusal
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether the folder holds a tokenizer of any kind."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def published_tokenizer(folder: Path, trust_remote_code: bool = False) -> Any:
+    """The tokenizer as transformers finds it, without remote code."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except (ValueError, OSError, KeyError, ImportError) as error:
+        raise Refusal(f"The tokenizer in {folder} cannot be loaded: {str(error).splitlines()[0]}") from None
+    if not tokenizer.is_fast:
+        raise Refusal(
+            f"The tokenizer in {folder} ({type(tokenizer).__name__}) gives no character offsets. Convert it to a tokenizer.json (a fast tokenizer)."
+        )
+    return tokenizer
+
+
+def tokenizer_of_file(folder: Path) -> Any:
+    """From tokenizer.json, whatever class the published config names."""
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def qwen2_tokenizer(folder: Path) -> Any:
+    """A fast tokenizer from vocab.json, merges.txt and the added tokens: for checkpoints whose own is slow and remote."""
+    return Qwen2Tokenizer.from_pretrained(folder)
+
+
+def token_text(tokenizer: Any, token: int) -> str:
+    """What a token id shows as: its text, or a visible placeholder if it has none.
+
+    Examples
+    --------
+    >>> token_text(None, 42)
+    '⟨42⟩'
+    """
+    if tokenizer is not None and 0 <= token < len(tokenizer):
+        text = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        if text and "\ufffd" not in text:
+            return text
+        piece = tokenizer.convert_ids_to_tokens(token)
+        if piece:
+            return piece
+    return f"⟨{token}⟩"

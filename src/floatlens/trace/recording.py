@@ -1,0 +1,226 @@
+"""Record a decoding loop: one tap around it, and after each step what the step did and where its rows looked.
+
+Rows that predict are known only once the step has decided, so the queries and keys of a step's calls are held until then and the chosen rows are
+walked over again. Memory is that of one step. An autoregressive model's steps are read off one pass over the finished text: its rows never change.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from floatlens.capture.chosen_rows import ChosenRows, SeenCall
+from floatlens.capture.dataset import CallRecord, StepRecord, assemble
+from floatlens.capture.edits import Edit
+from floatlens.capture.forward import Forward
+from floatlens.capture.reducers import reducer_makers
+from floatlens.capture.tapping import Tap, full_precision
+from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
+from floatlens.decoding.canvas import Canvas, Pass, Step
+from floatlens.models.language_model import LanguageModel
+from floatlens.trace.frames import Arrays, Place, attention_arrays, join_groups
+from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
+
+
+@dataclass(eq=False)
+class Favourites:
+    """Top keys of the rows that filled each position of a sample, by layer and head: the last commit of a position stands."""
+
+    length: int
+    ranks: int
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(self, seen: xr.Dataset, row: int, positions: Sequence[int], offset: int) -> None:
+        """Row `row` of the batch has filled these positions, in the order of the chosen rows."""
+        if not self.arrays:
+            layers, heads = seen.sizes["layer"], seen.sizes["head"]
+            shape = (layers, heads, self.length, self.ranks)
+            self.arrays = {
+                "top_key": np.full(shape, -1, np.int32),
+                "top_weight": np.full(shape, np.nan, np.float32),
+                "top_retained": np.full(shape[:-1], np.nan, np.float32),
+            }
+        for at, position in enumerate(positions):
+            key = seen["top_key"].values[row, :, :, at]
+            self.arrays["top_key"][:, :, position] = np.where(key >= 0, key - offset, -1)
+            self.arrays["top_weight"][:, :, position] = seen["top_weight"].values[row, :, :, at]
+            self.arrays["top_retained"][:, :, position] = seen["top_retained"].values[row, :, :, at]
+
+    def labelled(self) -> Arrays:
+        dims = ("layer", "head", "position", "rank")
+        return {name: (dims[: array.ndim], array) for name, array in self.arrays.items()}
+
+
+class Recorder:
+    """Records the loop of one batch. Use `run` as the loop's run function, inside the context, and `step` on everything it yields."""
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        canvas: Canvas,
+        detail: Detail,
+        regions: dict[str, Tensor],
+        edits: Sequence[Edit] = (),
+        workspace: Workspace | None = None,
+    ) -> None:
+        self.lm, self.canvas, self.detail, self.edits = lm, canvas, detail, tuple(edits)
+        self.regions = regions  # bool (sample, position), by name
+        self.favourites = [Favourites(length, detail.top_keys) for length in canvas.lengths]
+        self._in_passing = tuple(name for name in detail.groups if name != "predicting")
+        self._workspace = workspace or Workspace(BLOCK_ENTRIES)
+        self._counts_per_layer = bool(edits) or layers_differ(lm)
+        self._seen: list[SeenCall] = []
+        self._asked: Pass | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """The loop runs in here."""
+        keep = self.detail.reducers if self._in_passing else [name for name in self.detail.reducers if name in ("norms", "flow")]
+        self._tap = Tap(
+            self.lm.module,
+            keep,
+            self.detail.patterns,
+            groups=self._groups,
+            regions=self._regions if self.detail.keeps("flow") else None,
+            padding=self._padding,
+            layers=None,
+            edits=self.edits,
+            step_on=self.lm.module,
+            samples=lambda _forward: None if self._pass.unguided is None else slice(0, len(self._pass.tokens)),
+            block_entries=BLOCK_ENTRIES,
+            on_call=self._seen.append,
+        )
+        with self._tap:
+            yield
+
+    def run(self, asked: Pass) -> Tensor:
+        """Run a pass, watched."""
+        self._asked = asked
+        self._seen.clear()
+        if asked.is_step:
+            return self.lm.run_pass(asked)
+        with self._tap.unrecorded():
+            return self.lm.run_pass(asked)
+
+    def step(self, step: Step) -> dict[int, Arrays]:
+        """The arrays of a step, by sample."""
+        in_passing = self.last_seen = assemble([self._tap.take_step()], with_steps=False, attributes={})
+        positions = {sample: step.committed[sample].nonzero()[:, 0].tolist() for sample in step.samples}
+        predicting = self._predicting(step.asked, positions) if self._wants_predicting else None
+        recorded = {}
+        for sample in step.samples:
+            row = step.asked.samples.index(sample)
+            place = Place(row, step.asked.offset[row] if step.asked.offset else 0, step.asked.past, self.canvas.lengths[sample])
+            parts = [(self._in_passing, self._arrays(in_passing, place))]
+            if predicting is not None:
+                if self.detail.keeps("top_keys"):
+                    self.favourites[sample].add(predicting, row, positions[sample], place.offset)
+                if "predicting" in self.detail.groups:
+                    parts.append((("predicting",), self._arrays(predicting, place)))
+            recorded[sample] = canvas_arrays(self.canvas, step, sample) | join_groups(parts, self.detail.groups)
+        self._seen.clear()
+        return recorded
+
+    @property
+    def _wants_predicting(self) -> bool:
+        return self.detail.keeps("top_keys") or ("predicting" in self.detail.groups)
+
+    def _arrays(self, seen: xr.Dataset, place: Place) -> Arrays:
+        return attention_arrays(seen, place, self.detail, counts_per_layer=self._counts_per_layer, counts_per_head=bool(self.edits))
+
+    def _predicting(self, asked: Pass, positions: dict[int, list[int]]) -> xr.Dataset:
+        """What the rows look at that fill these positions."""
+        most = max(1, *(len(of_sample) for of_sample in positions.values()))
+        rows = torch.zeros(len(asked.samples), most, dtype=torch.long, device=asked.tokens.device)
+        filled = torch.zeros_like(rows, dtype=torch.bool)
+        for row, sample in enumerate(asked.samples):
+            offset = asked.offset[row] if asked.offset else 0
+            of_sample = [self.lm.predicting_row(position) + offset - asked.past for position in positions.get(sample, [])]
+            rows[row, : len(of_sample)] = torch.tensor(of_sample, dtype=torch.long, device=rows.device)
+            filled[row, : len(of_sample)] = True
+        return record_rows(self._seen, rows, {"predicting": filled}, self.detail, self._workspace)
+
+    @property
+    def _pass(self) -> Pass:
+        assert self._asked is not None
+        return self._asked
+
+    def _padding(self, _forward: Forward) -> Tensor:
+        return self._doubled(self._pass.real_keys)
+
+    def _groups(self, _forward: Forward) -> dict[str, Tensor]:
+        asked = self._pass
+        rows = {"masked": asked.real & asked.masked, "unmasked": asked.real & ~asked.masked}
+        if "prompt" in self._in_passing:
+            rows["prompt"] = asked.real & self._in_frame(self.canvas.prompt, asked, asked.past, asked.tokens.shape[1])
+        chosen = {name: self._doubled(rows[name]) for name in self._in_passing}
+        return chosen or {"everyone": self._doubled(asked.real)}
+
+    def _regions(self, _forward: Forward) -> dict[str, Tensor]:
+        asked = self._pass
+        width = asked.past + asked.tokens.shape[1]
+        return {name: self._doubled(self._in_frame(inside, asked, 0, width)) for name, inside in self.regions.items()}
+
+    def _in_frame(self, values: Tensor, asked: Pass, first: int, width: int) -> Tensor:
+        """bool (sample, position) of the canvas, on `width` positions of the pass from `first` on."""
+        framed = torch.zeros(len(asked.samples), width, dtype=torch.bool, device=values.device)
+        for row, sample in enumerate(asked.samples):
+            begin = first - (asked.offset[row] if asked.offset else 0)
+            here = slice(max(begin, 0), min(begin + width, values.shape[1]))
+            if here.start < here.stop:
+                framed[row, here.start - begin : here.stop - begin] = values[sample, here]
+        return framed
+
+    def _doubled(self, values: Tensor) -> Tensor:
+        return values if self._pass.unguided is None else torch.cat([values, values])
+
+
+def canvas_arrays(canvas: Canvas, step: Step, sample: int) -> Arrays:
+    """The canvas of one sample before a step, and what became of it."""
+    length = canvas.lengths[sample]
+    committed, masked = step.committed[sample, :length].cpu().numpy(), step.masked[sample, :length].cpu().numpy()
+    prompt = canvas.prompt[sample, :length].cpu().numpy()
+    autoregressive = canvas.mask_token_id is None
+    state = np.where(prompt, PROMPT, COMMITTED_BEFORE)
+    state = np.where(masked, NOTHING if autoregressive else MASKED, state)
+    state = np.where(committed, COMMITTED_NOW, state)
+    tokens = step.tokens[sample, :length].cpu().numpy()
+    return {
+        "canvas": (("position",), np.where(masked, -1, tokens).astype(np.int32) if autoregressive else tokens.astype(np.int32)),
+        "state": (("position",), state.astype(np.int8)),
+        "confidence": (("position",), step.confidence[sample, :length].float().cpu().numpy()),
+    }
+
+
+def record_rows(seen: Sequence[SeenCall], rows: Tensor, groups: dict[str, Tensor], detail: Detail, workspace: Workspace) -> xr.Dataset:
+    """Chosen rows of the calls of a forward, reduced."""
+    records = rows_recorder(rows, groups, detail, workspace)
+    return assemble([StepRecord([records(call) for call in seen])], with_steps=False, attributes={})
+
+
+def rows_recorder(
+    rows: Tensor, groups: dict[str, Tensor], detail: Detail, workspace: Workspace, *, with_flow: bool = False
+) -> Callable[[SeenCall], CallRecord]:
+    """A function that reduces chosen rows of a call; calls of one forward share what does not depend on the layer."""
+    chosen = ChosenRows(rows, groups)
+    keep = [name for name in detail.reducers if name not in ("flow", "norms") or (name == "flow" and with_flow)]
+    if detail.keeps("flow") and "mass" not in keep:
+        keep.append("mass")
+    if detail.keeps("top_keys"):
+        keep.append(f"top_keys:{detail.top_keys}")
+    makers = reducer_makers(keep)
+
+    def record(call: SeenCall) -> CallRecord:
+        with full_precision(rows.device):
+            return chosen.record(call, makers, workspace)
+
+    return record
+
+
+def layers_differ(lm: LanguageModel) -> bool:
+    """Whether layers of the model see different keys (sliding windows beside full attention)."""
+    return len(set(getattr(lm.config, "layer_types", None) or [])) > 1

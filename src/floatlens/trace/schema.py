@@ -1,0 +1,89 @@
+"""The trace format in code: axes, states, what can be kept. docs/reference/trace-format.md is the specification; both change together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from floatlens.errors import Refusal
+
+SCHEMA_VERSION = 1
+STEPS_PER_SHARD = 32
+
+AXES = ("sample", "step", "layer", "chosen", "head", "group", "query_region", "key_region", "region", "query", "key", "position", "rank")
+
+NOTHING, PROMPT, MASKED, COMMITTED_NOW, COMMITTED_BEFORE = range(5)
+STATES = ("padding", "prompt", "masked", "committed now", "committed before")
+
+# what is kept per head, per layer (the mean over heads) or not at all
+_DEFAULT = {"mass": "head", "entropy": "head", "geometry": "layer", "norms": "layer", "flow": "off", "top_keys": "head"}
+_LIGHT = {"mass": "layer", "entropy": "layer", "geometry": "off", "norms": "off", "flow": "off", "top_keys": "off"}
+_FULL = {"mass": "head", "entropy": "head", "geometry": "head", "norms": "head", "flow": "head", "top_keys": "head"}
+PRESETS: dict[str, dict[str, str]] = {"default": _DEFAULT, "light": _LIGHT, "full": _FULL}
+
+VARIABLES = {
+    "mass": ("mass", "visible", "null", "rows", "rows_without_keys"),
+    "entropy": ("entropy",),
+    "geometry": ("score", "cosine", "norm_product"),
+    "norms": ("query_norm", "key_norm", "value_norm"),
+    "flow": ("flow", "flow_null", "region_rows"),
+    "top_keys": ("top_key", "top_weight", "top_retained"),
+}
+COUNTS = ("visible", "null", "rows", "rows_without_keys")  # the same for all heads, and usually for all layers
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What a trace keeps."""
+
+    kept: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT))
+    groups: tuple[str, ...] = ("masked", "unmasked", "predicting")
+    top_keys: int = 8
+    patterns: tuple[tuple[int, int], ...] = ()
+
+    def keeps(self, name: str) -> bool:
+        return self.kept[name] != "off"
+
+    def per_head(self, name: str) -> bool:
+        return self.kept[name] == "head"
+
+    @property
+    def reducers(self) -> list[str]:
+        """The names for `keep=` of a tap."""
+        return [name for name in ("mass", "entropy", "geometry", "norms", "flow") if self.keeps(name)]
+
+
+def make_detail(
+    detail: str | Mapping[str, str], groups: Sequence[str] | None, top_keys: int, patterns: Sequence[tuple[int, int]], autoregressive: bool
+) -> Detail:
+    """Check what was asked for.
+
+    Examples
+    --------
+    >>> make_detail({"norms": "off"}, None, 8, (), autoregressive=False).reducers
+    ['mass', 'entropy', 'geometry']
+    >>> make_detail({"masses": "head"}, None, 8, (), autoregressive=False)
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: detail does not know 'masses'. It knows: mass, entropy, geometry, norms, flow, top_keys.
+    """
+    if isinstance(detail, str):
+        if detail not in PRESETS:
+            raise Refusal(f"detail={detail!r} is not known; choose one of {', '.join(PRESETS)}, or name what is kept: mass=head,norms=off.")
+        kept = PRESETS[detail]
+    else:
+        for name, value in detail.items():
+            if name not in _DEFAULT:
+                raise Refusal(f"detail does not know {name!r}. It knows: {', '.join(_DEFAULT)}.")
+            if value not in ("head", "layer", "off"):
+                raise Refusal(f"detail={{{name!r}: {value!r}}}: it is kept per 'head', per 'layer' or 'off'.")
+        kept = {**_DEFAULT, **detail}
+    if kept["top_keys"] == "layer":
+        raise Refusal("Favourite keys are those of a head; detail={'top_keys': ...} is 'head' or 'off'.")
+    if top_keys < 1:
+        raise Refusal(f"top_keys={top_keys}: keep at least one, or switch them off with detail={{'top_keys': 'off'}}.")
+    known = ("predicting", "prompt") if autoregressive else ("masked", "unmasked", "predicting", "prompt")
+    chosen = tuple(groups) if groups is not None else known[:1] if autoregressive else known[:3]
+    for name in chosen:
+        if name not in known:
+            raise Refusal(f"There is no query group {name!r} here; the groups are {', '.join(known)}.")
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise Refusal("groups must name at least one query group, and each only once.")
+    return Detail(kept, chosen, top_keys, tuple((int(layer), int(head)) for layer, head in patterns))

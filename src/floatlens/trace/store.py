@@ -1,0 +1,156 @@
+"""Where the arrays of a sample go while a run goes on: memory, or a Zarr group on disk, shard by shard.
+
+On disk a trace is written under a temporary name beside its own and renamed when it is whole, so that what bears the name is complete.
+"""
+
+import contextlib
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import zarr
+from zarr.codecs import BloscCodec
+from zarr.errors import ZarrUserWarning
+
+from floatlens.errors import Refusal
+from floatlens.trace.frames import Arrays
+from floatlens.trace.schema import STEPS_PER_SHARD
+
+_COMPRESSION = BloscCodec(cname="zstd", clevel=1, shuffle="shuffle")
+
+
+class SampleStore(Protocol):
+    """Takes the steps of one sample in order, then what has no step axis."""
+
+    def append(self, steps: Arrays) -> None:
+        """Arrays with a leading step axis."""
+
+    def finish(self, arrays: Arrays, attributes: Mapping[str, Any]) -> None:
+        """Arrays without a step axis; the sample is then complete."""
+
+
+class SampleInMemory:
+    """Keeps everything."""
+
+    def __init__(self) -> None:
+        self._parts: list[Arrays] = []
+        self.arrays: Arrays = {}
+        self.attributes: dict[str, Any] = {}
+
+    def append(self, steps: Arrays) -> None:
+        self._parts.append(steps)
+
+    def finish(self, arrays: Arrays, attributes: Mapping[str, Any]) -> None:
+        self.arrays = {**_joined(self._parts), **arrays}
+        self.attributes = dict(attributes)
+        self._parts = []
+
+
+class SampleOnDisk:
+    """Writes a shard whenever it is full."""
+
+    def __init__(self, group: zarr.Group) -> None:
+        self._group = group
+        self._parts: list[Arrays] = []
+        self._waiting = 0
+
+    def append(self, steps: Arrays) -> None:
+        self._parts.append(steps)
+        self._waiting += len(next(iter(steps.values()))[1])
+        while self._waiting >= STEPS_PER_SHARD:
+            whole = _joined(self._parts)
+            self._write({name: (dims, array[:STEPS_PER_SHARD]) for name, (dims, array) in whole.items()})
+            rest = {name: (dims, array[STEPS_PER_SHARD:]) for name, (dims, array) in whole.items()}
+            self._waiting -= STEPS_PER_SHARD
+            self._parts = [rest] if self._waiting else []
+
+    def finish(self, arrays: Arrays, attributes: Mapping[str, Any]) -> None:
+        if self._waiting:
+            self._write(_joined(self._parts))
+        self._parts, self._waiting = [], 0
+        for name, (dims, array) in arrays.items():
+            by_layer = tuple(1 if dim == "layer" else size for dim, size in zip(dims, array.shape, strict=True))
+            self._create(name, dims, array, by_layer, array.shape)[...] = array
+        self._group.attrs.update(attributes)
+
+    def _write(self, steps: Arrays) -> None:
+        for name, (dims, array) in steps.items():
+            if name in self._group:
+                stored = self._group[name]
+                assert isinstance(stored, zarr.Array)
+                before = stored.shape[0]
+                stored.resize((before + len(array), *stored.shape[1:]))
+                stored[before:] = array
+                continue
+            if "layer" in dims:
+                chunk = tuple(1 if dim == "layer" else size for dim, size in zip(dims, array.shape, strict=True))
+            else:
+                chunk = array.shape
+            self._create(name, dims, array, chunk, array.shape)[...] = array
+
+    def _create(self, name: str, dims: tuple[str, ...], array: np.ndarray, chunk: tuple[int, ...], shard: tuple[int, ...]) -> zarr.Array:
+        size = [max(1, edge) for edge in chunk]
+        return self._group.create_array(
+            name,
+            shape=array.shape,
+            dtype=array.dtype,
+            chunks=tuple(size),
+            shards=tuple(max(1, edge) for edge in shard),
+            compressors=_COMPRESSION,
+            dimension_names=dims,
+            fill_value=_fill(array.dtype),
+        )
+
+
+class TraceFolder:
+    """A trace being written: samples under a temporary name, then the whole under its own."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path)
+        if "://" in text:
+            raise Refusal(
+                f"A trace is written to a local folder first; copy it to {text} afterwards. (Traces are read from there: fl.open_trace.)"
+            )
+        self.path = Path(text)
+        if self.path.exists():
+            raise Refusal(f"{self.path} exists already; choose another name or remove it. A trace is never overwritten.")
+        if not self.path.parent.is_dir():
+            raise Refusal(f"There is no folder {self.path.parent} to write {self.path.name} into.")
+        self._temporary = self.path.with_name(f".{self.path.name}.writing-{os.getpid()}")
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._root = zarr.open_group(self._temporary, mode="w", zarr_format=3)
+
+    def sample(self, number: int) -> SampleOnDisk:
+        return SampleOnDisk(self._root.create_group(f"samples/{number:05d}"))
+
+    def finish(self, attributes: Mapping[str, Any]) -> None:
+        self._root.attrs["floatlens"] = dict(attributes)
+        with warnings.catch_warnings():  # readers that do not know consolidated metadata read the single files
+            warnings.simplefilter("ignore", ZarrUserWarning)
+            zarr.consolidate_metadata(self._temporary, zarr_format=3)
+        try:
+            self._temporary.rename(self.path)
+        except OSError as error:
+            raise Refusal(f"The trace is complete in {self._temporary} but cannot be renamed to {self.path}: {error}.") from None
+
+    def abandon(self) -> None:
+        """Leave nothing half-written behind."""
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._temporary)
+
+
+def _joined(parts: list[Arrays]) -> Arrays:
+    if not parts:
+        return {}
+    return {
+        name: (dims, np.concatenate([part[name][1] for part in parts]) if len(parts) > 1 else array)
+        for name, (dims, array) in parts[0].items()
+    }
+
+
+def _fill(dtype: np.dtype) -> Any:
+    return np.nan if dtype.kind == "f" else False if dtype.kind == "b" else -1
