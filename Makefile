@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-real lint bench clean
 
 demo: $(READY)  ## tap two small models and print what was seen
 	$(BIN)/floatlens demo
 
 test: lint  ## ruff, pyright, pytest with doctests
 	$(BIN)/pytest -n 2
+
+test-real: $(READY)  ## the tests that run SmolLM2-135M for real (fetches 93 MB on first use)
+	$(BIN)/pytest -m real
 
 lint: $(READY)
 	$(BIN)/ruff check .

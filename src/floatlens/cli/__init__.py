@@ -1,13 +1,43 @@
-"""The command line: one file a command, thin. A command parses, calls the public API and prints."""
+"""The command line: one file a command, thin. A command parses, calls the public API and prints; a mistake is one sentence and exit code 2."""
+
+import sys
 
 import typer
+from rich.console import Console
 
 from floatlens.cli.demo import demo
+from floatlens.cli.doctor import doctor
+from floatlens.cli.models import models
+from floatlens.cli.show import show
+from floatlens.cli.trace import trace
+from floatlens.errors import BrokenPromise, Refusal
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="See where a language model looks while it writes.")
-app.command()(demo)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help="See where a language model looks while it writes."
+)
+for command in (demo, models, doctor, trace, show):
+    app.command()(command)
 
 
 @app.callback()
 def main() -> None:
     """See where a language model looks while it writes."""
+
+
+def run() -> None:
+    """The command line, with mistakes as sentences."""
+    try:
+        app()
+    except Refusal as refusal:
+        _say(f"floatlens: {refusal}")
+        sys.exit(2)
+    except BrokenPromise as broken:
+        _say(f"floatlens: {broken} Please report this with the command you ran.")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _say("floatlens: stopped; nothing half-written was left behind.")
+        sys.exit(130)
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True).print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -78,7 +78,7 @@ owner/name. Did you mean 'smollm2-135m'?
     wanted = torch_dtype(dtype)
     place = torch.device(device) if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if blueprint.strict_names and checkpoint.weight_files:
-        _refuse_wrong_tensors(checkpoint, blueprint)
+        refuse_wrong_tensors(checkpoint, blueprint)
     _refuse_too_little_memory(checkpoint, wanted, place)
     module = _read_weights(checkpoint, blueprint, wanted, place, trust_remote_code, allow_pickle)
     if blueprint.finish is not None:
@@ -141,7 +141,7 @@ def tokenizer_for(checkpoint: Checkpoint, blueprint: Blueprint, trust_remote_cod
         return None
     if blueprint.tokenizer is not None:
         return blueprint.tokenizer(checkpoint)
-    return published_tokenizer(checkpoint.folder, trust_remote_code and blueprint.family == "remote")
+    return published_tokenizer(checkpoint.folder, blueprint.config, trust_remote_code and blueprint.family == "remote")
 
 
 def with_mask_token(checkpoint: Checkpoint, blueprint: Blueprint, tokenizer: Any, given: int | None = None) -> Blueprint:
@@ -195,7 +195,7 @@ def on_meta_device(blueprint: Blueprint, trust_remote_code: bool = False) -> nn.
         return blueprint.model_class(blueprint.config)
 
 
-def _refuse_wrong_tensors(checkpoint: Checkpoint, blueprint: Blueprint) -> None:
+def refuse_wrong_tensors(checkpoint: Checkpoint, blueprint: Blueprint) -> None:
     """Compare the names and shapes in the files with those of the class, before anything is read."""
     expected = {name: tuple(tensor.shape) for name, tensor in on_meta_device(blueprint).state_dict().items()}
     found = {_renamed(name, blueprint.renames or {}): (name, shape) for name, (shape, _) in checkpoint.tensors.items()}

@@ -17,11 +17,11 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 
-def published_tokenizer(folder: Path, trust_remote_code: bool = False) -> Any:
-    """The tokenizer as transformers finds it, without remote code."""
+def published_tokenizer(folder: Path, config: Any, trust_remote_code: bool = False) -> Any:
+    """The tokenizer as transformers finds it, without remote code. `config` is that of the class the model runs as: the published one may be unknown."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            tokenizer = AutoTokenizer.from_pretrained(folder, config=config, trust_remote_code=trust_remote_code)
     except (ValueError, OSError, KeyError, ImportError) as error:
         raise Refusal(f"The tokenizer in {folder} cannot be loaded: {str(error).splitlines()[0]}") from None
     if not tokenizer.is_fast:

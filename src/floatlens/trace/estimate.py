@@ -32,8 +32,8 @@ class Estimate:
         """For people."""
         took = "" if seconds is None else f", about {_duration(seconds)}"
         return (
-            f"{self.samples} sample{'s' * (self.samples != 1)} of {self.length} tokens, {self.steps} steps: at most {_size(self.disk)} on disk, "
-            f"{_size(self.memory_if_streamed)} of memory{took}."
+            f"{self.samples} sample{'s' * (self.samples != 1)} of {self.length} tokens, {self.steps} steps: at most {size_in_words(self.disk)} on disk, "
+            f"{size_in_words(self.memory_if_streamed)} of memory{took}."
         )
 
 
@@ -74,7 +74,7 @@ def estimate(
     return trace_estimate(lm.config, lengths, max(taken, 1), detail, regions, batch_size, lm.dtype.itemsize, autoregressive)
 
 
-def seconds(lm: LanguageModel, size: Estimate, batch_size: int) -> float:
+def seconds(lm: LanguageModel, size: Estimate) -> float:
     """How long it will take, from one pass over a text of that length."""
     tokens = torch.zeros(1, size.length, dtype=torch.long, device=lm.device)
     asked = Pass(
@@ -99,13 +99,13 @@ def refuse_too_large(size: Estimate, path: str | PathLike[str] | None) -> None:
     if needed > free:
         remedy = "Write it to disk as it goes (path=...)" if path is None and size.memory_if_streamed < free else "Use a smaller batch_size"
         raise Refusal(
-            f"This trace needs {_size(needed)} of memory, and {_size(free)} are free. {remedy}, keep less (detail='light'), or trace fewer prompts."
+            f"This trace needs {size_in_words(needed)} of memory, and {size_in_words(free)} are free. {remedy}, keep less (detail='light'), or trace fewer prompts."
         )
     if path is not None:
         room = shutil.disk_usage(Path(path).absolute().parent).free if Path(path).absolute().parent.is_dir() else None
         if room is not None and size.disk > room:
             raise Refusal(
-                f"This trace may take {_size(size.disk)} on disk, and {_size(room)} are free. Keep less (detail='light'), or trace fewer prompts."
+                f"This trace may take {size_in_words(size.disk)} on disk, and {size_in_words(room)} are free. Keep less (detail='light'), or trace fewer prompts."
             )
 
 
@@ -131,7 +131,8 @@ def _bytes(config: Any, length: int, steps: int, detail: Detail, regions: int, a
     return per_step * steps + favourites
 
 
-def _size(count: float) -> str:
+def size_in_words(count: float) -> str:
+    """Bytes for people."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -1,7 +1,10 @@
 """Record a model that only its own `generate` can run: every forward of its step module is a step.
 
-What the loop decided is read off afterwards: a position was committed in a step if it held the mask before and no longer does at the next. Models without a
-mask token (DiffusionGemma) accept tokens instead, and may take them back; their sampler is asked which.
+What the loop decided is read off afterwards: a position was committed in a step if another token than before stands there at the next, and not the mask.
+What went into a cache is finished; what lies beyond the next canvas is still open. Models without a mask token (DiffusionGemma) accept tokens instead, and
+may take them back: their sampler is asked which, and the last step on a canvas writes all that is left of it.
+
+The axes are as long as the widest canvas of the loop, which may be wider than the text it returns (whole blocks, an end token): rows look at all of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,47 +57,57 @@ def record_own_loop(
         raise Refusal(
             f"Region flow is not recorded for models that run their own generate ({lm.family}); switch it off: detail={{'flow': 'off'}}."
         )
-    watch = _Watch(lm, detail, edits)
+    watch = _Watch(lm, len(prompt.tokens), detail, edits)
     with watch.watching():
         tokens = lm.own_generate(prompt, gen_length, seed, options)
     watch.finish(tokens)
-    canvas = _finished_canvas(lm, prompt, tokens)
-    favourites = Favourites(len(tokens), detail.top_keys)
-    of_steps = [_arrays(lm, step, prompt, len(tokens), detail, favourites, edited=bool(edits)) for step in watch.steps]
+    length = max(len(tokens), *(step.past + len(step.tokens) for step in watch.steps))
+    favourites = Favourites(length, detail.top_keys)
+    of_steps = [_arrays(lm, step, prompt, tokens, length, detail, favourites, edited=bool(edits)) for step in watch.steps]
     arrays: Arrays = {name: (("step", *dims), np.stack([one[name][1] for one in of_steps])) for name, (dims, _) in of_steps[0].items()}
-    return canvas, arrays, [favourites], watch.steps[0].in_passing
+    first = watch.steps[0]
+    seen = first.in_passing if "layer" in first.in_passing.dims else first.predicting
+    return _finished_canvas(lm, prompt, tokens, length), arrays, [favourites], seen
 
 
 class _Watch:
     """Watches the loop, one step behind: what a step decided shows at the next."""
 
-    def __init__(self, lm: LanguageModel, detail: Detail, edits: Sequence[Edit]) -> None:
-        self.lm, self.detail, self.edits = lm, detail, edits
+    def __init__(self, lm: LanguageModel, prompt_length: int, detail: Detail, edits: Sequence[Edit]) -> None:
+        self.lm, self.prompt_length, self.detail, self.edits = lm, prompt_length, detail, edits
         self.steps: list[_OwnStep] = []
+        self._step_on = lm.module if lm.step_on is None else lm.step_on
         self._seen: list[SeenCall] = []
         self._sampler: Any = None
+        self._draft: np.ndarray | None = (
+            None  # what the canvas would become if the step before were its last, for models without a mask token
+        )
         self._workspace = Workspace(BLOCK_ENTRIES)
         self._now: tuple[int, np.ndarray, np.ndarray] | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        assert self.lm.step_on is not None
         self._tap = Tap(
             self.lm.module,
             self.detail.reducers,
             self.detail.patterns,
             groups=self._groups,
             regions=None,
-            padding=None,
+            padding=_all_real,
             layers=None,
             edits=self.edits,
-            step_on=self.lm.step_on,
+            step_on=self._step_on,
             samples=None,
             block_entries=BLOCK_ENTRIES,
             on_call=self._seen.append,
         )
         with self._asking_the_sampler(), self._tap:
             yield
+            if self._now is None:
+                raise Refusal(
+                    f"generate of {type(self.lm.module).__name__} never ran the {type(self._step_on).__name__} whose forwards are its steps, "
+                    "so there is nothing to trace. Name another module of it as step_on."
+                )
 
     def _groups(self, forward: Forward) -> dict[str, torch.Tensor]:
         """A step begins: the one before it has decided by now."""
@@ -103,40 +116,43 @@ class _Watch:
             raise Refusal("This model's generate runs several samples at once (guidance?), which is not recorded. Switch that off.")
         past = forward.past or 0
         if self._now is not None:
-            self._close_step(past, tokens)
+            self._record(self._written(past, tokens))
         still_open = self._open_rows(past, tokens)
         self._now = (past, tokens, still_open)
         masked = torch.as_tensor(still_open, device=forward.input_ids.device)[None]
-        return {"masked": masked, "unmasked": ~masked} | ({"prompt": torch.zeros_like(masked)} if "prompt" in self.detail.groups else {})
+        rows = {"masked": masked, "unmasked": ~masked}
+        if "prompt" in self.detail.groups:
+            rows["prompt"] = torch.arange(past, past + len(tokens), device=masked.device)[None] < self.prompt_length
+        return rows
 
     def _open_rows(self, past: int, tokens: np.ndarray) -> np.ndarray:
         if self.lm.mask_token_id is not None:
             return tokens == self.lm.mask_token_id
-        accepted = getattr(self._sampler, "accepted_token_mask", None)
-        if accepted is None or (self.steps and self.steps[-1].past != past) or not self.steps:
+        if not self.steps or self.steps[-1].past != past:
             return np.ones(len(tokens), bool)  # a new canvas
-        return ~accepted[0].cpu().numpy()
-
-    def _close_step(self, next_past: int, next_tokens: np.ndarray) -> None:
-        assert self._now is not None
-        past, tokens, was_open = self._now
-        if self.lm.mask_token_id is None:
-            committed = self._accepted(len(tokens)) & was_open
-        else:
-            shown = dict(zip(range(next_past, next_past + len(next_tokens)), next_tokens, strict=True))
-            committed = np.array(
-                [open_before and shown.get(past + row, -1) != self.lm.mask_token_id for row, open_before in enumerate(was_open)]
-            )
-        self._record(committed)
+        return ~self._accepted(len(tokens))
 
     def finish(self, tokens: list[int]) -> None:
-        """The last step: what was still open is written in it."""
-        if self._now is None:
-            raise Refusal(
-                f"generate of {type(self.lm.module).__name__} never ran {type(self.lm.step_on).__name__}, so there are no steps to trace."
-            )
-        past, _, was_open = self._now
-        self._record(was_open & np.array([past + row < len(tokens) for row in range(len(was_open))]))
+        """The last step shows in the text."""
+        self._record(self._written(0, np.array(tokens), finished=True))
+
+    def _written(self, next_past: int, next_tokens: np.ndarray, *, finished: bool = False) -> np.ndarray:
+        """Which rows the step that is over has written, now that it is known what stands there after it: bool (row,)."""
+        assert self._now is not None
+        past, tokens, was_open = self._now
+        positions = past + np.arange(len(tokens))
+        shown = (positions >= next_past) & (positions < next_past + len(next_tokens))
+        after = tokens.copy()
+        after[shown] = next_tokens[positions[shown] - next_past]
+        if self.lm.mask_token_id is not None:
+            written = ((after != tokens) & (after != self.lm.mask_token_id)) | (was_open & (positions < next_past))
+        elif finished:
+            written = shown & (was_open | (after != tokens))
+        elif next_past != past:
+            written = was_open if self._draft is None else was_open | (self._draft != tokens)
+        else:
+            written = self._accepted(len(tokens)) & (was_open | (after != tokens))
+        return written & (positions >= self.prompt_length)
 
     def _accepted(self, rows: int) -> np.ndarray:
         accepted = getattr(self._sampler, "accepted_token_mask", None)
@@ -155,59 +171,78 @@ class _Watch:
 
     @contextmanager
     def _asking_the_sampler(self) -> Iterator[None]:
-        """Models without a mask token: keep hold of the sampler that `generate` makes, which knows what it accepted."""
+        """Models without a mask token: after each step keep hold of the sampler, which knows what it accepted, and of the draft it made."""
         module: Any = self.lm.module
-        if self.lm.mask_token_id is not None or not hasattr(module, "_prepare_sampler"):
+        if self.lm.mask_token_id is not None or not hasattr(module, "_denoising_step"):
             yield
             return
-        prepare = module._prepare_sampler
+        step = module._denoising_step
 
-        def prepare_and_keep(*args: Any, **kwargs: Any) -> Any:
-            self._sampler = prepare(*args, **kwargs)
-            return self._sampler
+        def step_and_keep(*args: Any, sampler: Any, **kwargs: Any) -> Any:
+            result = step(*args, sampler=sampler, **kwargs)
+            _, draft, *_ = result
+            self._sampler, self._draft = sampler, draft[0].cpu().numpy()
+            return result
 
-        module._prepare_sampler = prepare_and_keep
+        module._denoising_step = step_and_keep
         try:
             yield
         finally:
-            del module._prepare_sampler
+            del module._denoising_step
 
 
-def _finished_canvas(lm: LanguageModel, prompt: EncodedPrompt, tokens: list[int]) -> Canvas:
-    text = torch.tensor([tokens])
-    masked = torch.arange(len(tokens))[None] >= len(prompt.tokens)
-    canvas = Canvas(text, masked, torch.ones_like(masked), [len(prompt.tokens)], [], lm.mask_token_id)
-    canvas.masked = torch.zeros_like(masked)
+def _all_real(forward: Forward) -> torch.Tensor:
+    """A loop runs one text at a time: none of it is padding, whatever tokens stand there."""
+    samples, rows = forward.input_ids.shape
+    return torch.ones(samples, (forward.past or 0) + rows, dtype=torch.bool, device=forward.input_ids.device)
+
+
+def _finished_canvas(lm: LanguageModel, prompt: EncodedPrompt, tokens: list[int], length: int) -> Canvas:
+    """The text, and after it what the loop's canvas was wider."""
+    text = torch.zeros(1, length, dtype=torch.long)
+    text[0, : len(tokens)] = torch.tensor(tokens)
+    positions = torch.arange(length)[None]
+    real = positions < len(tokens)
+    canvas = Canvas(text, real & (positions >= len(prompt.tokens)), real, [len(prompt.tokens)], [], lm.mask_token_id)
+    canvas.masked = torch.zeros_like(real)
     return canvas
 
 
 def _arrays(
-    lm: LanguageModel, step: _OwnStep, prompt: EncodedPrompt, length: int, detail: Detail, favourites: Favourites, *, edited: bool
+    lm: LanguageModel,
+    step: _OwnStep,
+    prompt: EncodedPrompt,
+    final: list[int],
+    length: int,
+    detail: Detail,
+    favourites: Favourites,
+    *,
+    edited: bool,
 ) -> Arrays:
     place = Place(0, 0, step.past, length)
     per_layer = edited or layers_differ(lm)
-    passing = tuple(name for name in detail.groups if name != "predicting")
     parts = [
-        (tuple(map(str, seen["group"].values)), attention_arrays(seen, place, detail, counts_per_layer=per_layer, counts_per_head=edited))
-        for seen in ([step.in_passing] if passing else []) + ([step.predicting] if "predicting" in detail.groups else [])
+        (_group_names(seen), attention_arrays(seen, place, detail, counts_per_layer=per_layer, counts_per_head=edited))
+        for seen in (step.in_passing, step.predicting)
     ]
-    positions = [step.past + int(row) for row in np.flatnonzero(step.committed)]
     if detail.keeps("top_keys"):
-        favourites.add(step.predicting, 0, [position for position in positions if position < length], 0)
-    return _canvas_arrays(step, prompt, length) | join_groups(parts, detail.groups)
+        favourites.add(step.predicting, 0, (step.past + np.flatnonzero(step.committed)).tolist(), 0)
+    return _canvas_arrays(step, prompt, final, length) | join_groups(parts, detail.groups)
 
 
-def _canvas_arrays(step: _OwnStep, prompt: EncodedPrompt, length: int) -> Arrays:
-    """The canvas before the step: the rows of the forward, the prompt, and what came before them."""
+def _group_names(seen: xr.Dataset) -> tuple[str, ...]:
+    return tuple(map(str, seen["group"].values)) if "group" in seen.coords else ()
+
+
+def _canvas_arrays(step: _OwnStep, prompt: EncodedPrompt, final: list[int], length: int) -> Arrays:
+    """The canvas before the step: the rows of the forward, the prompt, and what was finished before them."""
     tokens, state = np.full(length, -1, np.int32), np.full(length, NOTHING, np.int8)
-    rows = min(len(step.tokens), length - step.past)
-    tokens[: len(prompt.tokens)], state[: len(prompt.tokens)] = prompt.tokens, PROMPT
-    state[len(prompt.tokens) : step.past] = COMMITTED_BEFORE
-    here = slice(step.past, step.past + rows)
-    tokens[here] = step.tokens[:rows]
-    now = np.where(step.committed[:rows], COMMITTED_NOW, np.where(step.open_before[:rows], MASKED, COMMITTED_BEFORE))
-    in_prompt = np.arange(here.start, here.stop) < len(prompt.tokens)
-    state[here] = np.where(in_prompt, PROMPT, now)
+    begun = max(len(prompt.tokens), min(step.past, len(final)))
+    tokens[:begun], state[:begun] = final[:begun], COMMITTED_BEFORE
+    here = slice(step.past, step.past + len(step.tokens))
+    tokens[here] = step.tokens
+    state[here] = np.where(step.committed, COMMITTED_NOW, np.where(step.open_before, MASKED, COMMITTED_BEFORE))
+    state[: len(prompt.tokens)] = PROMPT
     return {
         "canvas": (("position",), tokens),
         "state": (("position",), state),

@@ -202,7 +202,7 @@ def _finish(lm: LanguageModel, sample: _Sample, canvas: Canvas, number: int, fav
         "char_start": (("position",), starts),
         "char_stop": (("position",), stops),
         "template": (("position",), template & given),
-        "region": (("region", "position"), np.stack([rows[:length].cpu().numpy() for rows in inside.values()])),
+        "in_region": (("region", "position"), np.stack([rows[:length].cpu().numpy() for rows in inside.values()])),
         **favourites.labelled(),
     }
     ids = sorted(token for token in {*final.tolist(), *sample.tokens_seen} if token >= 0)

@@ -110,16 +110,8 @@ class TraceFolder:
     """A trace being written: samples under a temporary name, then the whole under its own."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        text = os.fspath(path)
-        if "://" in text:
-            raise Refusal(
-                f"A trace is written to a local folder first; copy it to {text} afterwards. (Traces are read from there: fl.open_trace.)"
-            )
-        self.path = Path(text)
-        if self.path.exists():
-            raise Refusal(f"{self.path} exists already; choose another name or remove it. A trace is never overwritten.")
-        if not self.path.parent.is_dir():
-            raise Refusal(f"There is no folder {self.path.parent} to write {self.path.name} into.")
+        refuse_taken(path)
+        self.path = Path(path)
         self._temporary = self.path.with_name(f".{self.path.name}.writing-{os.getpid()}")
         shutil.rmtree(self._temporary, ignore_errors=True)
         self._root = zarr.open_group(self._temporary, mode="w", zarr_format=3)
@@ -141,6 +133,18 @@ class TraceFolder:
         """Leave nothing half-written behind."""
         with contextlib.suppress(OSError):
             shutil.rmtree(self._temporary)
+
+
+def refuse_taken(path: str | os.PathLike[str]) -> None:
+    """Refuse a place where a trace cannot be written."""
+    if "://" in os.fspath(path):
+        raise Refusal(
+            f"A trace is written to a local folder; copy it to {path} afterwards. (It is read from there directly: fl.open_trace.)"
+        )
+    if Path(path).exists():
+        raise Refusal(f"{path} exists already; choose another name or remove it. A trace is never overwritten.")
+    if not Path(path).absolute().parent.is_dir():
+        raise Refusal(f"There is no folder {Path(path).parent} to write {Path(path).name} into.")
 
 
 def _joined(parts: list[Arrays]) -> Arrays:

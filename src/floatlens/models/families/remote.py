@@ -1,7 +1,7 @@
 """LLaDA-MoE, LLaDA2.x and other models that run only with the code in their checkpoint.
 
 Supports: any causal-LM class that the checkpoint brings along, if the caller trusts it (`trust_remote_code=True`), with its own `generate`; each
-forward of the model is a step.
+forward of the base model (below the head) is a step: `generate` of LLaDA2.x calls `self.forward`, which no hook of the model itself sees.
 Refuses: everything without that trust; models whose code does not run on transformers 5 say so themselves.
 Row p predicts position p.
 """
@@ -36,7 +36,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         row_offset=0,
         mask_token_id=published.get("mask_token_id", MASK_TOKEN_ID),
         end_tokens=as_tokens(eos),
-        step_on=lambda module: module,
+        step_on=lambda module: module.base_model,  # type: ignore[return-value]  # every transformers model has one; see above
         strict_names=False,
     )
 

@@ -18,6 +18,7 @@ from floatlens.models.families.stock import as_tokens, stock_config
 
 MASK_TOKEN_ID = 151669
 BLOCK_LENGTH = 4
+_TRAINING = ("debug", "ep_size", "micro_forward", "skip_checkpoint", "use_deepep")  # in one of the two published forms of the config
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -32,7 +33,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         raise Refusal(
             f"{checkpoint.name} is an SDAR with a mixture of experts, which floatlens does not run as a stock model. The dense SDAR models (1.7B, 4B, 8B) are supported."
         )
-    ignored = ["mask_token_id", "fuse_cross_entropy", "block_size", "sliding_window", "max_window_layers"]
+    ignored = ["mask_token_id", "fuse_cross_entropy", "block_size", "sliding_window", "max_window_layers", *_TRAINING]
     config = stock_config(checkpoint.name, Qwen3Config, published, ignored=ignored, required={"use_sliding_window": False})
     eos = published.get("eos_token_id")
     return Blueprint(

@@ -1,0 +1,48 @@
+"""`floatlens doctor`: whether a model can be traced, and what that takes, before any heavy work."""
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from floatlens.errors import Refusal
+from floatlens.models.doctor import examine
+from floatlens.trace.estimate import size_in_words, trace_estimate
+from floatlens.trace.schema import make_detail
+
+
+def doctor(
+    model: str = typer.Argument(help="A bundled model, a folder, a file, or a hub name."),
+    length: int = typer.Option(512, min=1, help="Tokens of a text, prompt and answer together."),
+    steps: int = typer.Option(32, min=1, help="Denoising steps, or tokens written."),
+    detail: str = typer.Option("default", help="What a trace keeps: default, light, full."),
+    dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
+    revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
+    family: str = typer.Option(None, help="The adapter, where the config does not tell."),
+    mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
+    trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
+) -> None:
+    """Say whether a model can be traced, what it is made of, and what a trace takes. Reads no weights.
+
+    Example: floatlens doctor smollm2-135m --length 512 --steps 32
+    """
+    found = examine(model, revision=revision, dtype=dtype, trust_remote_code=trust_remote_code, family=family, mask_token_id=mask_token_id)
+    kept = make_detail(detail, None, 8, (), autoregressive=found.sampler == "autoregressive")
+    size = trace_estimate(found.config, [length], steps, kept, itemsize=2, autoregressive=found.sampler == "autoregressive")
+    table = Table(show_header=False, title=escape(found.name), title_justify="left")
+    rows = {
+        "can be traced": "no" if found.obstacle else "yes",
+        "family": f"{found.family}: {found.runs_as}",
+        "decoding": f"{found.sampler or 'its own generate'}; position p is filled from row p{' - 1' if found.row_offset else ''}",
+        "parameters": f"{found.parameters / 1e6:,.1f} million; {size_in_words(found.weight_bytes)}{'' if found.weights_here else ' (not fetched yet)'}",
+        "attention": f"{found.layers} layers, {found.attention_calls} calls a forward; {found.heads} heads, {found.kv_heads} for keys and values",
+        "mask token": found.mask_token or "none",
+        "first token (BOS)": found.first_token,
+        "a text ends at": found.end_tokens,
+        "a trace takes": f"at most {size_in_words(size.disk)} on disk, {size_in_words(size.memory_if_streamed)} of memory besides the model, for {length} tokens and {steps} steps",
+    }
+    for name, value in rows.items():
+        table.add_row(name, escape(value))
+    Console().print(table)
+    if found.obstacle:
+        raise Refusal(found.obstacle)

@@ -1,0 +1,155 @@
+"""`floatlens trace`: load a model, write after each prompt, and store where it looked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from floatlens.errors import Refusal
+from floatlens.models.loading import load
+from floatlens.models.prompts import Prompt
+from floatlens.trace.estimate import estimate, seconds, size_in_words
+from floatlens.trace.schema import make_detail
+from floatlens.trace.store import refuse_taken
+
+
+def trace(
+    model: str = typer.Option(..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name."),
+    prompt: list[str] = typer.Option([], "--prompt", "-p", help="What to ask; may be given several times."),
+    prompt_file: Path = typer.Option(None, help='JSON lines: {"prompt": "...", "regions": {"doc_1": [0, 40]}}, or plain strings.'),
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write, e.g. run.zarr."),
+    gen_length: int = typer.Option(32, help="Tokens to write; 0 fills masks inside the prompt."),
+    steps: int = typer.Option(None, help="Denoising steps; one a token by default."),
+    sampler: str = typer.Option(None, help="Another loop than the family's: llada, dream, sdar."),
+    set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
+    seed: int = typer.Option(0, help="Sample i draws from seed + i."),
+    batch_size: int = typer.Option(4, min=1, help="Prompts that run together; changes the speed, never the tokens."),
+    limit: int = typer.Option(None, min=1, help="Only the first prompts of the file."),
+    detail: str = typer.Option("default", help="default, light, full, or what differs from default: geometry=head,norms=off."),
+    groups: str = typer.Option(None, help="Query groups: masked,unmasked,predicting,prompt."),
+    top_keys: int = typer.Option(8, help="Favourite keys kept of each predicting row."),
+    patterns: str = typer.Option("", help="layer:head pairs whose full patterns are kept, e.g. 3:0,11:4."),
+    raw: bool = typer.Option(False, help="Leave the chat template out."),
+    dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
+    device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
+    revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
+    family: str = typer.Option(None, help="The adapter, where the config does not tell."),
+    mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
+    trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
+    allow_pickle: bool = typer.Option(False, help="Open pickled weights, which can run any code."),
+) -> None:
+    """Run a model on prompts and store where it looks at every step.
+
+    Examples:
+
+      floatlens trace -m smollm2-135m -p "What is the capital of France?" -o run.zarr
+
+      floatlens trace -m ./LLaDA-8B-Instruct --prompt-file questions.jsonl --steps 32 -s block_length=16 --dtype bfloat16 -o run.zarr
+    """
+    console = Console()
+    refuse_taken(output)
+    prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
+    if not prompts:
+        raise Refusal("There is nothing to ask: give --prompt or --prompt-file.")
+    kept = detail if "=" not in detail else dict(_pairs(detail.split(","), "--detail"))
+    chosen = [_layer_and_head(pair) for pair in patterns.split(",") if pair]
+    named_groups = groups.split(",") if groups else None
+    options = {name: _value(value) for name, value in _pairs(set_, "--set")}
+    make_detail(kept, None, top_keys, chosen, autoregressive=False)  # before anything heavy
+    lm = load(
+        model,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        family=family,
+        mask_token_id=mask_token_id,
+    )
+    encoded = [lm.encode(one, chat=False if raw else None) for one in prompts]
+    if lm.sampler is not None:
+        lm.options(encoded, gen_length, steps, sampler, options)
+        final_detail = make_detail(kept, named_groups, top_keys, chosen, autoregressive=lm.sampler == "autoregressive")
+        size = estimate(lm, encoded, gen_length, steps, final_detail, 4, batch_size)
+        console.print(size.sentence(seconds(lm, size)), highlight=False)
+    trace_ = lm.trace(
+        prompts,
+        gen_length=gen_length,
+        steps=steps,
+        sampler=sampler,
+        seed=seed,
+        batch_size=batch_size,
+        chat=False if raw else None,
+        detail=kept,
+        groups=named_groups,
+        top_keys=top_keys,
+        patterns=chosen,
+        path=output,
+        **options,
+    )
+    stored = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
+    for number in range(min(len(trace_), 3)):
+        console.print(f"{number}: {trace_.completion(number)!r}", markup=False, highlight=False)
+    if len(trace_) > 3:
+        console.print(f"... and {len(trace_) - 3} more")
+    console.print(
+        f"Wrote {output} ({size_in_words(stored)}). Look at it: floatlens show {output}", markup=False, highlight=False, soft_wrap=True
+    )
+
+
+def read_prompts(file: Path, limit: int | None = None) -> list[Prompt]:
+    """Prompts from JSON lines."""
+    if not file.is_file():
+        raise Refusal(f"There is no file {file}.")
+    prompts = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        if limit is not None and len(prompts) == limit:
+            break
+        try:
+            said: Any = json.loads(line)
+        except ValueError as error:
+            raise Refusal(f"{file}, line {number} is not JSON: {error}.") from None
+        if isinstance(said, str):
+            said = {"prompt": said}
+        if not isinstance(said, dict) or not isinstance(said.get("prompt"), str):
+            raise Refusal(f'{file}, line {number}: a line is a string or an object with "prompt", a string.')
+        regions = said.get("regions", {})
+        if not isinstance(regions, dict) or not all(_is_span(span) for span in regions.values()):
+            raise Refusal(f'{file}, line {number}: "regions" maps names to [start, stop] in characters of the prompt.')
+        try:
+            prompts.append(Prompt(said["prompt"], {name: (span[0], span[1]) for name, span in regions.items()}))
+        except Refusal as refusal:
+            raise Refusal(f"{file}, line {number}: {refusal}") from None
+    if not prompts:
+        raise Refusal(f"{file} holds no prompts.")
+    return prompts
+
+
+def _is_span(span: Any) -> bool:
+    return isinstance(span, list) and len(span) == 2 and all(isinstance(edge, int) for edge in span)
+
+
+def _pairs(texts: list[str], option: str) -> list[tuple[str, str]]:
+    for text in texts:
+        if "=" not in text:
+            raise Refusal(f"{option} takes name=value; this is {text!r}.")
+    return [(text.split("=", 1)[0].strip(), text.split("=", 1)[1].strip()) for text in texts]
+
+
+def _value(text: str) -> Any:
+    """A number, true or false, or the word itself."""
+    try:
+        return json.loads(text.lower() if text.lower() in ("true", "false", "null", "none") else text) if text.lower() != "none" else None
+    except ValueError:
+        return text
+
+
+def _layer_and_head(text: str) -> tuple[int, int]:
+    layer, _, head = text.partition(":")
+    if not (layer.strip().isdigit() and head.strip().isdigit()):
+        raise Refusal(f"--patterns takes layer:head pairs, e.g. 3:0,11:4; this is {text!r}.")
+    return int(layer), int(head)

@@ -1,0 +1,104 @@
+"""What can be said of a model before it is loaded: from its config, its tokenizer and the headers of its files. No weight is read."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from floatlens.capture.layers import expected_calls
+from floatlens.capture.refusals import refuse_what_cannot_be_tapped
+from floatlens.errors import Refusal
+from floatlens.models.checkpoint import Checkpoint, find_checkpoint
+from floatlens.models.families import FAMILIES
+from floatlens.models.loading import draw_up, on_meta_device, refuse_wrong_tensors, tokenizer_for, torch_dtype, with_mask_token
+from floatlens.models.tokenizing import token_text
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The findings. `obstacle` is why the model cannot be traced, or None."""
+
+    name: str
+    folder: str
+    revision: str | None
+    family: str
+    runs_as: str
+    config: Any
+    layers: int
+    attention_calls: int
+    heads: int
+    kv_heads: int
+    parameters: int
+    weight_bytes: int
+    weights_here: bool
+    sampler: str | None
+    row_offset: int
+    mask_token: str | None
+    first_token: str
+    end_tokens: str
+    obstacle: str | None
+
+
+def examine(
+    name: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+    family: str | None = None,
+    mask_token_id: int | None = None,
+) -> Examination:
+    """Everything `floatlens doctor` says of a model."""
+    checkpoint = find_checkpoint(name, revision, weights=False, trust_remote_code=trust_remote_code)
+    blueprint = draw_up(checkpoint, family, trust_remote_code)
+    tokenizer = tokenizer_for(checkpoint, blueprint, trust_remote_code)
+    blueprint = with_mask_token(checkpoint, blueprint, tokenizer, mask_token_id)
+    module: Any = on_meta_device(blueprint, trust_remote_code)
+    config = blueprint.config.get_text_config()
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    kind = torch_dtype(dtype)
+    return Examination(
+        name=checkpoint.name,
+        folder=str(checkpoint.folder),
+        revision=checkpoint.revision,
+        family=blueprint.family,
+        runs_as=FAMILIES[blueprint.family].runs_as,
+        config=config,
+        layers=config.num_hidden_layers,
+        attention_calls=expected_calls(module, None),
+        heads=config.num_attention_heads,
+        kv_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+        parameters=parameters,
+        weight_bytes=parameters * kind.itemsize if kind else checkpoint.bytes or parameters * 2,
+        weights_here=bool(checkpoint.weight_files),
+        sampler=blueprint.sampler,
+        row_offset=blueprint.row_offset,
+        mask_token=None if blueprint.mask_token_id is None else _named(tokenizer, blueprint.mask_token_id),
+        first_token=_first_token(tokenizer),
+        end_tokens=", ".join(_named(tokenizer, token) for token in blueprint.end_tokens) or "none",
+        obstacle=_obstacle(module, checkpoint, blueprint),
+    )
+
+
+def _obstacle(module: Any, checkpoint: Checkpoint, blueprint: Any) -> str | None:
+    try:
+        refuse_what_cannot_be_tapped(module)
+        if blueprint.strict_names and checkpoint.weight_files:
+            refuse_wrong_tensors(checkpoint, blueprint)
+    except Refusal as refusal:
+        return str(refusal)
+    return None
+
+
+def _named(tokenizer: Any, token: int) -> str:
+    return f"{token} {token_text(tokenizer, token)!r}" if tokenizer is not None else str(token)
+
+
+def _first_token(tokenizer: Any) -> str:
+    """What every text begins with."""
+    if tokenizer is None:
+        return "unknown: there is no tokenizer"
+    begins = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.cls_token_id
+    put_there = tokenizer("a")["input_ids"][:1] == [begins]
+    if begins is None:
+        return "none: the tokenizer has no BOS"
+    return f"{_named(tokenizer, begins)}, {'put before every text' if put_there else 'not put before a text by itself'}"
