@@ -64,7 +64,10 @@ def facts(kind: str, file: str) -> dict[str, Any]:
 def special_tokens(kind: str) -> dict[str, int]:
     """Tokens that are added to the learned vocabulary, with their published ids."""
     dream = facts("dream-7b-instruct", "tokenizer_facts.json")["added_tokens"]
-    sdar = {name.replace("<MASK>", "<|MASK|>"): token for name, token in facts("sdar-1.7b-chat", "tokenizer_facts.json")["added_tokens_json"].items()}
+    sdar = {
+        name.replace("<MASK>", "<|MASK|>"): token
+        for name, token in facts("sdar-1.7b-chat", "tokenizer_facts.json")["added_tokens_json"].items()
+    }
     if kind in LLADA_KINDS:
         said = facts("llada-8b-instruct", "tokenizer_facts.json")
         named = {entry[0]: entry[1] for entry in said["special_tokens"].values() if entry}
@@ -89,10 +92,15 @@ def tiny_id(kind: str, name: str) -> int:
     return moved(kind)[special_tokens(kind)[name]]
 
 
+def published_config(kind: str) -> dict[str, Any]:
+    """The published config, filled up where only a part of it is known."""
+    base = LLAMA_3_2 if kind == "a2d-llama" else facts(STAND_IN[kind], "config.json") if kind in STAND_IN else {}
+    return {**base, **facts(kind, "config.json")}
+
+
 def tiny_config(kind: str) -> dict[str, Any]:
     """The published config with small sizes."""
-    base = LLAMA_3_2 if kind == "a2d-llama" else facts(STAND_IN[kind], "config.json") if kind in STAND_IN else {}
-    config = {**base, **facts(kind, "config.json")}
+    config = published_config(kind)
     heads = {"n_kv_heads": "n_heads", "num_key_value_heads": "num_attention_heads"}
     for few, many in heads.items():
         if few in config:
@@ -105,7 +113,9 @@ def tiny_config(kind: str) -> dict[str, Any]:
         token = config[field]
         config[field] = [ids[one] for one in token] if isinstance(token, list) else ids[token]
     if kind == "sdar-1.7b-chat":
-        config["mask_token_id"] = tiny_id(kind, "<|MASK|>")  # published configs leave it to the code, whose 151669 is outside the small vocabulary
+        config["mask_token_id"] = tiny_id(
+            kind, "<|MASK|>"
+        )  # published configs leave it to the code, whose 151669 is outside the small vocabulary
     return config
 
 
@@ -156,6 +166,18 @@ def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
     write_json(folder / "model.safetensors.index.json", index)
 
 
+def write_hollow_weights(folder: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    """One file of full size that takes no room: a header, and a hole in the file where the weights would be."""
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + 2 * math.prod(shape)]}
+        at += 2 * math.prod(shape)
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + at)
+
+
 def write_json(file: Path, content: Any) -> None:
     file.write_text(json.dumps(content, indent=2))
 
@@ -166,18 +188,36 @@ def write_tokenizer(kind: str, folder: Path) -> None:
     said: dict[str, Any] = {"clean_up_tokenization_spaces": False, "model_max_length": 131072}
     if kind in LLADA_KINDS:
         named = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>", "cls_token": "[CLS]"}
-        said |= {"add_bos_token": False, "tokenizer_class": "PreTrainedTokenizerFast", "trust_remote_code": True, "chat_template": LLADA_TEMPLATE}
+        said |= {
+            "add_bos_token": False,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "trust_remote_code": True,
+            "chat_template": LLADA_TEMPLATE,
+        }
     elif kind == "a2d-llama":
         named = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>", "pad_token": "<|eot_id|>", "mask_token": "<|mask|>"}
         said |= {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": LLADA_TEMPLATE}
     else:
         mask = "<|MASK|>" if kind == "sdar-1.7b-chat" else "<|mask|>"
         named = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>", "mask_token": mask}
-        said |= {"tokenizer_class": "Qwen2Tokenizer", "add_bos_token": False, "add_prefix_space": False, "errors": "replace", "unk_token": None}
+        said |= {
+            "tokenizer_class": "Qwen2Tokenizer",
+            "add_bos_token": False,
+            "add_prefix_space": False,
+            "errors": "replace",
+            "unk_token": None,
+        }
         said |= {"split_special_tokens": False, "chat_template": QWEN3_TEMPLATE}
         plain = facts("dream-7b-instruct", "tokenizer_facts.json")["not_special"]
         said["added_tokens_decoder"] = {
-            str(token): {"content": name, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": name not in plain}
+            str(token): {
+                "content": name,
+                "lstrip": False,
+                "normalized": False,
+                "rstrip": False,
+                "single_word": False,
+                "special": name not in plain,
+            }
             for name, token in tokens.items()
         }
         write_json(folder / "vocab.json", {token: number for number, token in enumerate(LEARNED)})

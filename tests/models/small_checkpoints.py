@@ -46,7 +46,13 @@ def save(module: Any, folder: Path) -> Path:
 
 
 def llama_folder(folder: Path) -> tuple[Path, Any]:
-    size: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    size: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
     module = widened(LlamaForCausalLM(LlamaConfig(**size, vocab_size=128, max_position_embeddings=64, eos_token_id=113, bos_token_id=112)))
     byte_level({"<s>": 112, "</s>": 113}).save(str(folder / "tokenizer.json"))
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"})
@@ -54,13 +60,17 @@ def llama_folder(folder: Path) -> tuple[Path, Any]:
 
 
 def gpt2_folder(folder: Path) -> tuple[Path, Any]:
-    module = widened(GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=60, eos_token_id=59, bos_token_id=59)))
+    module = widened(
+        GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=60, eos_token_id=59, bos_token_id=59))
+    )
     return save(module, folder), module
 
 
 def bert_folder(folder: Path) -> tuple[Path, Any]:
     """As the first BERTs were published: gamma and beta, pooler, next-sentence head, vocab.txt."""
-    module = widened(BertForMaskedLM(BertConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, vocab_size=len(WORDS))))
+    module = widened(
+        BertForMaskedLM(BertConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, vocab_size=len(WORDS)))
+    )
     save(module, folder)
     tensors: dict[str, Tensor] = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor.clone()
@@ -76,8 +86,14 @@ def bert_folder(folder: Path) -> tuple[Path, Any]:
 
 def modernbert_folder(folder: Path) -> tuple[Path, Any]:
     """As it is published: tokenizer.json."""
-    size: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": len(WORDS)}
-    special = {"pad_token_id": PAD, "cls_token_id": CLS, "sep_token_id": SEP, "bos_token_id": CLS, "eos_token_id": SEP}
+    size: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "vocab_size": len(WORDS),
+    }
+    special: dict[str, Any] = {"pad_token_id": PAD, "cls_token_id": CLS, "sep_token_id": SEP, "bos_token_id": CLS, "eos_token_id": SEP}
     module = widened(ModernBertForMaskedLM(ModernBertConfig(**size, **special)))
     tokenizer: Any = Tokenizer(WordPiece({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from published_checkpoints import DENSE_KINDS, LLADA_KINDS, tiny_checkpoint
-from safetensors import safe_open
+from published_checkpoints import DENSE_KINDS, LLADA_KINDS, tensor_shapes, tiny_checkpoint, tiny_config, write_json, write_weights
 from safetensors.torch import load_file, save_file
 from small_checkpoints import CLS, MASK, SEP, WORDS, bert_folder, gpt2_folder, llama_folder, modernbert_folder
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
@@ -29,12 +28,13 @@ def logits(module: Any, tokens: list[int]) -> torch.Tensor:
 def test_a_saved_model_is_the_same_model_for_transformers_and_for_floatlens(kind: str, tmp_path: Path) -> None:
     lm = fl.load(tiny_checkpoint(kind, tmp_path / "published"), dtype="float32")
     lm.save(tmp_path / "saved")
-    names = [name for file in (tmp_path / "saved").glob("*.safetensors") for name in safe_open(file, framework="pt").keys()]
+    names = [name for file in (tmp_path / "saved").glob("*.safetensors") for name in load_file(file)]
     assert names
     assert not [name for name in names if "transformer" in name or "blocks" in name]
     expected = logits(lm.module, TOKENS)
 
-    stock, read = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    stock, read = loaded
     assert not read["missing_keys"]
     assert not read["unexpected_keys"]
     assert torch.equal(logits(stock.eval(), TOKENS), expected)
@@ -69,6 +69,15 @@ def test_saving_twice_changes_nothing(tmp_path: Path) -> None:
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert json.loads((tmp_path / "one" / "config.json").read_text()) == json.loads((tmp_path / "two" / "config.json").read_text())
+
+
+def test_saving_does_not_replace_weights_that_are_there(tmp_path: Path) -> None:
+    folder = tiny_checkpoint("llada-8b-instruct", tmp_path)
+    lm = fl.load(folder)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(fl.Refusal, match=r"^There are weights in .* already, and saving would replace them\. Choose another folder\.$"):
+        lm.save(folder)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", torch.float64])
@@ -156,7 +165,9 @@ def test_other_surplus_tensors_of_a_masked_language_model_are_refused(write: Any
     folder, _ = write(tmp_path)
     tensors = load_file(folder / "model.safetensors")
     save_file(tensors | {"adapter.down.weight": torch.ones(2, 2)}, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(fl.Refusal, match=r"do not fit its config: 1 that the model has no place for \(adapter\.down\.weight\)\. Nothing was loaded"):
+    with pytest.raises(
+        fl.Refusal, match=r"do not fit its config: 1 that the model has no place for \(adapter\.down\.weight\)\. Nothing was loaded"
+    ):
         fl.load(folder)
 
 
@@ -165,7 +176,9 @@ def test_a_tensor_missing_from_a_stock_model_is_refused(write: Any, tmp_path: Pa
     folder, _ = write(tmp_path)
     tensors = load_file(folder / "model.safetensors")
     dropped = next(name for name in tensors if "1." in name and tensors[name].dim() == 2)
-    save_file({name: tensor for name, tensor in tensors.items() if name != dropped}, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        {name: tensor for name, tensor in tensors.items() if name != dropped}, folder / "model.safetensors", metadata={"format": "pt"}
+    )
     with pytest.raises(fl.Refusal, match=r"do not fit its config: 1 missing \(\S+\)\. Nothing was loaded"):
         fl.load(folder)
 
@@ -196,7 +209,9 @@ def test_a_hub_model_on_this_machine_loads_without_the_network_and_says_its_revi
 
 @pytest.mark.usefixtures("hub")
 def test_a_hub_model_that_is_neither_here_nor_reachable_is_refused() -> None:
-    message = r"^some-lab/absent is not on this machine, and the model hub cannot be reached\. Connect, or copy the model here and give the path"
+    message = (
+        r"^some-lab/absent is not on this machine, and the model hub cannot be reached\. Connect, or copy the model here and give the path"
+    )
     with pytest.raises(fl.Refusal, match=message):
         fl.load("some-lab/absent")
 
@@ -204,29 +219,30 @@ def test_a_hub_model_that_is_neither_here_nor_reachable_is_refused() -> None:
 # -- memory -----------------------------------------------------------------------------------------------------------------------------
 
 MEASURE = """
-import resource, sys
+import pathlib, re, sys
 import floatlens as fl
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+def peak():  # not getrusage: what it says begins with the peak of the process that started this one
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) * 1024
+
 fl.load(sys.argv[1]).generate([[1, 2]], gen_length=1, progress=False)  # imports, kernels
 before = peak()
-lm = fl.load(sys.argv[2], dtype=sys.argv[3])
-print((peak() - before) / sum(tensor.nbytes for tensor in lm.module.state_dict().values()))
+weights = fl.load(sys.argv[2], dtype=sys.argv[3]).module.state_dict().values()
+assert all(float(tensor.sum()) == 0 for tensor in weights)  # read all: a mapped file is in memory once it is read
+print((peak() - before) / sum(tensor.nbytes for tensor in weights))
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="peak memory is read from getrusage")
-def test_a_model_never_exists_twice_in_memory(tmp_path: Path) -> None:
-    import published_checkpoints as published
-
-    config = published.tiny_config("llada-8b-instruct") | {"d_model": 1024, "mlp_hidden_size": 3072, "n_layers": 10}
-    folder = tmp_path / "large"
-    folder.mkdir()
-    tensors = {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in published.tensor_shapes("llada-8b-instruct", config).items()}
-    assert sum(tensor.nbytes for tensor in tensors.values()) > 250e6
-    published.write_weights(folder, tensors)
-    published.write_json(folder / "config.json", config)
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from Linux")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_a_model_never_exists_twice_in_memory(dtype: str, tmp_path: Path) -> None:
+    config = tiny_config("llada-8b-instruct") | {"d_model": 1024, "mlp_hidden_size": 3072, "n_layers": 10}
+    shapes = tensor_shapes("llada-8b-instruct", config)
+    (tmp_path / "large").mkdir()
+    write_weights(tmp_path / "large", {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in shapes.items()})
+    write_json(tmp_path / "large" / "config.json", config)
+    assert sum(file.stat().st_size for file in (tmp_path / "large").glob("*.safetensors")) > 250e6
     tiny_checkpoint("llada-8b-instruct", tmp_path / "tiny", tokenizer=False)
-    measured = subprocess.run(
-        [sys.executable, "-c", MEASURE, tmp_path / "tiny", folder, "bfloat16"], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert float(measured.stdout) < 1.6
+    command = [sys.executable, "-c", MEASURE, tmp_path / "tiny", tmp_path / "large", dtype]
+    measured = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert 0.8 < float(measured.stdout) < 1.6  # the file's pages may count beside what they are converted to

@@ -30,19 +30,24 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM, Qwen2ForCausalL
 
 import floatlens as fl
 
-FAMILY = {**dict.fromkeys(LLADA_KINDS, "llada"), **dict.fromkeys(DREAM_KINDS, "dream"), "sdar-1.7b-chat": "sdar", **dict.fromkeys(A2D_KINDS, "a2d")}
+FAMILY = {
+    **dict.fromkeys(LLADA_KINDS, "llada"),
+    **dict.fromkeys(DREAM_KINDS, "dream"),
+    "sdar-1.7b-chat": "sdar",
+    **dict.fromkeys(A2D_KINDS, "a2d"),
+}
 STOCK_CLASS = {
     **dict.fromkeys([*LLADA_KINDS, "a2d-llama"], LlamaForCausalLM),
     **dict.fromkeys([*DREAM_KINDS, "a2d-qwen2-0.5b"], Qwen2ForCausalLM),
     **dict.fromkeys(["sdar-1.7b-chat", "a2d-qwen3-0.6b"], Qwen3ForCausalLM),
 }
 END_TOKENS = {  # by name, the first is the config's
-    **dict.fromkeys(LLADA_KINDS, ["<|endoftext|>", "<|eot_id|>"]),
-    "dream-7b-instruct": ["<|endoftext|>", "<|im_end|>"],
-    **dict.fromkeys(DREAM_KINDS[1:], ["<|endoftext|>", "<|im_end|>", "<|dlm_pad|>"]),
-    "sdar-1.7b-chat": ["<|endoftext|>", "<|im_end|>"],
-    **dict.fromkeys(A2D_KINDS[:2], ["<|im_end|>", "<|endoftext|>"]),
-    "a2d-llama": ["<|end_of_text|>", "<|eot_id|>"],
+    **dict.fromkeys(LLADA_KINDS, ("<|endoftext|>", "<|eot_id|>")),
+    "dream-7b-instruct": ("<|endoftext|>", "<|im_end|>"),
+    **dict.fromkeys(DREAM_KINDS[1:], ("<|endoftext|>", "<|im_end|>", "<|dlm_pad|>")),
+    "sdar-1.7b-chat": ("<|endoftext|>", "<|im_end|>"),
+    **dict.fromkeys(A2D_KINDS[:2], ("<|im_end|>", "<|endoftext|>")),
+    "a2d-llama": ("<|end_of_text|>", "<|eot_id|>"),
 }
 MASK = {**dict.fromkeys(DENSE_KINDS, "<|mask|>"), **dict.fromkeys(LLADA_KINDS, "<|mdm_mask|>"), "sdar-1.7b-chat": "<|MASK|>"}
 LLADA_NAMES = {  # the table of FAMILIES.md
@@ -139,7 +144,10 @@ def test_sdar_sees_blocks_as_it_is_told(models: dict[str, fl.LanguageModel]) -> 
     block = torch.arange(8) // 4
     visible = (block[:, None] >= block)[None, None]
     with torch.no_grad():
-        first, changed = (module(torch.tensor([[5, 6, 7, third, 9, 10, 11, last]]), attention_mask=visible).logits[0] for third, last in [(8, 12), (8, 13)])
+        first, changed = (
+            module(torch.tensor([[5, 6, 7, third, 9, 10, 11, last]]), attention_mask=visible).logits[0]
+            for third, last in [(8, 12), (8, 13)]
+        )
         inside = module(torch.tensor([[5, 6, 7, 20, 9, 10, 11, 12]]), attention_mask=visible).logits[0]
     assert torch.equal(first[:4], changed[:4])  # an earlier block does not see a later one
     assert (first[4] - changed[4]).abs().max() > 0.01  # but a row sees the end of its block
@@ -147,7 +155,8 @@ def test_sdar_sees_blocks_as_it_is_told(models: dict[str, fl.LanguageModel]) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "published", "token"), [("llada-8b-instruct", 126464, 126336), ("dream-7b-instruct", 152064, 151666), ("sdar-1.7b-chat", 151936, 151669)]
+    ("kind", "published", "token"),
+    [("llada-8b-instruct", 126464, 126336), ("dream-7b-instruct", 152064, 151666), ("sdar-1.7b-chat", 151936, 151669)],
 )
 def test_a_config_that_leaves_the_mask_out_gets_the_published_one(kind: str, published: int, token: int, tmp_path: Path) -> None:
     config = tiny_config(kind)
@@ -192,7 +201,9 @@ def test_rotary_scaling_of_the_config_is_honoured(folders: dict[str, Path], mode
 # -- LLaDA, straight from its tensors ---------------------------------------------------------------------------------------------------
 
 
-def llada_forward(tensors: dict[str, Tensor], tokens: list[int], *, theta: float = 500000.0, eps: float = 1e-5, heads: int = HEADS) -> Tensor:
+def llada_forward(
+    tensors: dict[str, Tensor], tokens: list[int], *, theta: float = 500000.0, eps: float = 1e-5, heads: int = HEADS
+) -> Tensor:
     """LLaDA's forward, line by line, from the published tensors; rotation in float32, everything else in the weights' dtype."""
 
     def norm(x: Tensor, name: str) -> Tensor:

@@ -1,12 +1,15 @@
 """`floatlens demo`: tap two small models that differ only in the direction they may look, and print what was seen."""
 
-import torch
+from typing import TYPE_CHECKING
+
 import typer
 from rich.console import Console
 from rich.table import Table
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
+
+if TYPE_CHECKING:
+    import torch
 
 
 def demo(length: int = typer.Option(96, min=32, help="How many tokens the models read."), seed: int = 0) -> None:
@@ -14,6 +17,8 @@ def demo(length: int = typer.Option(96, min=32, help="How many tokens the models
 
     Example: floatlens demo --length 256
     """
+    import torch  # commands import what is slow to import when they run
+
     console = Console()
     tokens = torch.randint(0, 256, (1, length), generator=torch.Generator().manual_seed(seed))
     for name, causal in (("causal", True), ("bidirectional", False)):
@@ -24,7 +29,10 @@ def demo(length: int = typer.Option(96, min=32, help="How many tokens the models
     )
 
 
-def _table(name: str, causal: bool, tokens: torch.Tensor, seed: int) -> Table:
+def _table(name: str, causal: bool, tokens: "torch.Tensor", seed: int) -> Table:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     torch.manual_seed(seed)  # both models have the same weights
     config = LlamaConfig(
         vocab_size=256,

@@ -6,9 +6,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from floatlens.errors import Refusal
-from floatlens.models.doctor import examine
-from floatlens.trace.estimate import size_in_words, trace_estimate
-from floatlens.trace.schema import make_detail
 
 
 def doctor(
@@ -26,6 +23,10 @@ def doctor(
 
     Example: floatlens doctor smollm2-135m --length 512 --steps 32
     """
+    from floatlens.models.doctor import examine
+    from floatlens.trace.estimate import size_in_words, trace_estimate
+    from floatlens.trace.schema import make_detail
+
     found = examine(model, revision=revision, dtype=dtype, trust_remote_code=trust_remote_code, family=family, mask_token_id=mask_token_id)
     kept = make_detail(detail, None, 8, (), autoregressive=found.sampler == "autoregressive")
     size = trace_estimate(found.config, [length], steps, kept, itemsize=2, autoregressive=found.sampler == "autoregressive")

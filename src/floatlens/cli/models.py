@@ -3,15 +3,15 @@
 from rich.console import Console
 from rich.table import Table
 
-from floatlens.models.checkpoint import BUNDLED
-from floatlens.models.families import FAMILIES
-
 
 def models() -> None:
     """List the model families, what is bundled, and how each was checked.
 
     Example: floatlens models
     """
+    from floatlens.models.checkpoint import BUNDLED
+    from floatlens.models.families import FAMILIES
+
     console = Console()
     table = Table(title="Families", title_justify="left", show_lines=True)
     for heading in ("family", "models", "runs as", "checked by"):

@@ -2,17 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 from floatlens.errors import Refusal
-from floatlens.models.loading import load
-from floatlens.models.prompts import Prompt
-from floatlens.trace.estimate import estimate, seconds, size_in_words
-from floatlens.trace.schema import make_detail
-from floatlens.trace.store import refuse_taken
+
+if TYPE_CHECKING:
+    from floatlens.models.prompts import Prompt
 
 
 def trace(
@@ -48,6 +46,12 @@ def trace(
 
       floatlens trace -m ./LLaDA-8B-Instruct --prompt-file questions.jsonl --steps 32 -s block_length=16 --dtype bfloat16 -o run.zarr
     """
+    from floatlens.models.loading import load
+    from floatlens.models.prompts import Prompt
+    from floatlens.trace.estimate import estimate, seconds, size_in_words
+    from floatlens.trace.schema import make_detail
+    from floatlens.trace.store import refuse_taken
+
     console = Console()
     refuse_taken(output)
     prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
@@ -99,8 +103,10 @@ def trace(
     )
 
 
-def read_prompts(file: Path, limit: int | None = None) -> list[Prompt]:
+def read_prompts(file: Path, limit: int | None = None) -> "list[Prompt]":
     """Prompts from JSON lines."""
+    from floatlens.models.prompts import Prompt
+
     if not file.is_file():
         raise Refusal(f"There is no file {file}.")
     prompts = []

@@ -63,7 +63,10 @@ class Checkpoint:
         index = self.folder / "model.safetensors.index.json"
         if not index.is_file():
             return sorted(self.folder.glob("*.safetensors"))
-        named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        try:
+            named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Refusal(f"{index.name} of {self.name} does not say which file holds which tensor. Download it again.") from None
         missing = [name for name in named if not (self.folder / name).is_file()]
         if missing:
             raise Refusal(

@@ -203,6 +203,8 @@ class LanguageModel:
         """Write a checkpoint that `fl.load` and transformers' Auto classes both load: stock tensor names, safetensors, the tokenizer."""
         if self.sampler is None:
             raise Refusal(f"A {self.family} model is saved by its own save_pretrained; floatlens has nothing to add to it.")
+        if any(Path(folder).glob("*.safetensors*")):
+            raise Refusal(f"There are weights in {folder} already, and saving would replace them. Choose another folder.")
         module: Any = self.module
         module.config.floatlens = {
             "family": self.family,
@@ -233,7 +235,8 @@ class LanguageModel:
         if steps is not None:
             everything["steps"] = steps
         elif sampler in ("llada", "dream"):
-            masks = max((prompt.tokens.count(self.mask_token_id or -1) for prompt in encoded), default=0)
+            mask = -1 if self.mask_token_id is None else self.mask_token_id
+            masks = max((prompt.tokens.count(mask) for prompt in encoded), default=0)
             everything["steps"] = gen_length or max(masks, 1)
         options = make_options(sampler, everything)
         self._refuse_unfit_prompts(encoded, options)

@@ -268,7 +268,18 @@ def _read_weights(
     missing = [*read["missing_keys"], *(str(key[0] if isinstance(key, tuple) else key) for key in read["mismatched_keys"])]
     if missing or surplus:
         raise Refusal(_tensor_sentence(checkpoint.name, missing, surplus))
+    if blueprint.strict_names and blueprint.config.tie_word_embeddings:
+        _refuse_two_embeddings(checkpoint, module)
     return module
+
+
+def _refuse_two_embeddings(checkpoint: Checkpoint, module: Any) -> None:
+    """A stored head is tied while it is read if it equals the embedding, and kept if it does not."""
+    if module.get_output_embeddings().weight is not module.get_input_embeddings().weight:
+        raise Refusal(
+            f"The config of {checkpoint.name} says that head and embedding are one (tie_word_embeddings), but lm_head.weight differs from "
+            "model.embed_tokens.weight. Which of the two is meant cannot be told; correct the config or the weights."
+        )
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffi
 
 
 def _of_tokens(tokens: list[int], tokenizer: Any) -> EncodedPrompt:
-    text = "" if tokenizer is None else tokenizer.decode(tokens)
+    text = "" if tokenizer is None else tokenizer.decode([token for token in tokens if 0 <= token < len(tokenizer)])
     nowhere = [-1] * len(tokens)
     return EncodedPrompt(text, tokens, nowhere, nowhere, [False] * len(tokens), {"prompt": [True] * len(tokens)})
 
@@ -91,20 +91,38 @@ def _of_conversation(
 ) -> EncodedPrompt:
     if not getattr(tokenizer, "chat_template", None):
         raise Refusal("This tokenizer has no chat template, so it cannot read a conversation. Give the prompt as one text.")
-    text = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, add_generation_prompt=True)
-    spans, at = [], 0
-    for content in contents:
-        found = content if content in text[at:] else content.strip()  # templates trim what they are given
-        start = text.find(found, at) if found else -1
-        if start < 0:
+    text = _rendered(messages, contents, tokenizer)
+    spans, around = [], _around(messages, tokenizer)
+    at = len(around[0])
+    for content, after in zip(contents, around[1:], strict=True):
+        trimmed = (content, content.strip(), content.lstrip(), content.rstrip())  # as templates do
+        found = next((kept for kept in trimmed if kept and text.startswith(kept + after, at)), None)
+        if found is None or not text.startswith(around[0]):
             if regions:
                 raise Refusal("The chat template rewrites the prompt, so its regions cannot be found again. Pass chat=False (--raw).")
+            at = max(text.find(after, at), at) + len(after)
             continue
-        trimmed = content.find(found)
-        spans.append((start, start + len(found)))
-        regions = {name: (first + start - trimmed, stop + start - trimmed) for name, (first, stop) in regions.items()}
-        at = start + len(found)
+        spans.append((at, at + len(found)))
+        moved = at - content.find(found)
+        regions = {name: (max(first + moved, at), min(stop + moved, at + len(found))) for name, (first, stop) in regions.items()}
+        at += len(found + after)
     return _tokenised(text, spans, regions, tokenizer, add_special_tokens=False)
+
+
+def _rendered(messages: Sequence[Message], contents: Sequence[str], tokenizer: Any) -> str:
+    turns = [{**message, "content": content} for message, content in zip(messages, contents, strict=True)]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+
+
+def _around(messages: Sequence[Message], tokenizer: Any) -> list[str]:
+    """What the template puts before, between and after the contents. Looking for a content would find "user" in the template's own "user"."""
+    marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
+    rest, pieces = _rendered(messages, marks, tokenizer), []
+    for mark in marks:
+        piece, found, after = rest.partition(mark)
+        pieces.append(piece if found else "")  # a template may leave a message out
+        rest = after if found else rest
+    return [*pieces, rest]
 
 
 def _tokenised(
@@ -125,7 +143,7 @@ def _tokenised(
     stops = [stop if stop > start else -1 for start, stop in offsets]
     template = [not any(start < stop <= last for start, last in own) for stop in stops]
     named = {name: [span[0] < stop <= span[1] for stop in stops] for name, span in regions.items()}
-    begins = getattr(tokenizer, "bos_token_id", None) or getattr(tokenizer, "cls_token_id", None)
+    begins = next((token for name in ("bos_token_id", "cls_token_id") if (token := getattr(tokenizer, name, None)) is not None), None)
     bos = [at == 0 and token == begins for at, token in enumerate(tokens)]
     if not named:
         named = {"prompt": [not is_bos for is_bos in bos]}

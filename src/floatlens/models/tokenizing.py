@@ -19,11 +19,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 def published_tokenizer(folder: Path, config: Any, trust_remote_code: bool = False) -> Any:
     """The tokenizer as transformers finds it, without remote code. `config` is that of the class the model runs as: the published one may be unknown."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            tokenizer = AutoTokenizer.from_pretrained(folder, config=config, trust_remote_code=trust_remote_code)
-    except (ValueError, OSError, KeyError, ImportError) as error:
-        raise Refusal(f"The tokenizer in {folder} cannot be loaded: {str(error).splitlines()[0]}") from None
+    tokenizer = _read(AutoTokenizer, folder, config=config, trust_remote_code=trust_remote_code)
     if not tokenizer.is_fast:
         raise Refusal(
             f"The tokenizer in {folder} ({type(tokenizer).__name__}) gives no character offsets. Convert it to a tokenizer.json (a fast tokenizer)."
@@ -33,12 +29,23 @@ def published_tokenizer(folder: Path, config: Any, trust_remote_code: bool = Fal
 
 def tokenizer_of_file(folder: Path) -> Any:
     """From tokenizer.json, whatever class the published config names."""
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+    return _read(PreTrainedTokenizerFast, folder)
 
 
 def qwen2_tokenizer(folder: Path) -> Any:
     """A fast tokenizer from vocab.json, merges.txt and the added tokens: for checkpoints whose own is slow and remote."""
-    return Qwen2Tokenizer.from_pretrained(folder)
+    if not (folder / "merges.txt").is_file():
+        raise Refusal(f"The tokenizer in {folder} cannot be loaded: there is no merges.txt. Fetch its files again.")
+    return _read(Qwen2Tokenizer, folder)
+
+
+def _read(tokenizer_class: Any, folder: Path, **options: Any) -> Any:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return tokenizer_class.from_pretrained(folder, **options)
+    except Exception as error:  # tokenizers raises nothing narrower
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason}. Fetch its files again.") from None
 
 
 def token_text(tokenizer: Any, token: int) -> str:
@@ -50,10 +57,12 @@ def token_text(tokenizer: Any, token: int) -> str:
     '⟨42⟩'
     """
     if tokenizer is not None and 0 <= token < len(tokenizer):
+        piece = tokenizer.convert_ids_to_tokens(token)
+        if piece and "\u2581" in piece:  # sentencepiece's blank, which decoding a single token would drop
+            return piece.replace("\u2581", " ")
         text = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
         if text and "\ufffd" not in text:
             return text
-        piece = tokenizer.convert_ids_to_tokens(token)
         if piece:
             return piece
     return f"⟨{token}⟩"

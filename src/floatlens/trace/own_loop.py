@@ -111,7 +111,7 @@ class _Watch:
 
     def _groups(self, forward: Forward) -> dict[str, torch.Tensor]:
         """A step begins: the one before it has decided by now."""
-        tokens = forward.input_ids[0].cpu().numpy()
+        tokens = forward.input_ids[0].cpu().numpy().copy()  # a loop may write on its canvas in place
         if len(forward.input_ids) != 1:
             raise Refusal("This model's generate runs several samples at once (guidance?), which is not recorded. Switch that off.")
         past = forward.past or 0
