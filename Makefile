@@ -19,7 +19,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: $(READY)  ## what observing costs: one table from one interleaved run (about 20 minutes on two cores)
+bench: $(READY)  ## what observing costs: one table from one interleaved run (about half an hour on two cores)
+	$(BIN)/python benchmarks/trace_cost.py
 	$(BIN)/python benchmarks/tap_cost.py
 
 $(READY): pyproject.toml constraints.txt

@@ -49,7 +49,9 @@ def test_prompts_come_from_a_file_with_regions(floatlens: Callable[..., Ran], tm
     lines = ["Once upon a time", {"prompt": "Lily saw a dog. The dog", "regions": {"doc_1": [0, 15]}}]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
     options = ["--gen-length", 4, "--detail", "norms=off,flow=layer", "--patterns", "1:2", "--groups", "predicting,prompt"]
-    code, said, errors = floatlens("trace", "-m", STORIES, "--prompt-file", tmp_path / "prompts.jsonl", "-o", tmp_path / "run.zarr", *options)
+    code, _, errors = floatlens(
+        "trace", "-m", STORIES, "--prompt-file", tmp_path / "prompts.jsonl", "-o", tmp_path / "run.zarr", *options
+    )
     assert code == 0, errors
     dataset = fl.open_trace(tmp_path / "run.zarr").dataset
     assert set(dataset["region"].values) == {"bos", "prompt", "doc_1", "answer"}
@@ -78,7 +80,9 @@ def test_prompts_come_from_a_file_with_regions(floatlens: Callable[..., Ran], tm
     ],
     ids=str,
 )
-def test_a_mistake_is_one_sentence_and_exit_code_2(floatlens: Callable[..., Ran], tmp_path: Path, words: list[object], sentence: str) -> None:
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    floatlens: Callable[..., Ran], tmp_path: Path, words: list[object], sentence: str
+) -> None:
     code, _, errors = floatlens(*(tmp_path / "run.zarr" if word == "OUT" else word for word in words))
     assert code == 2
     assert sentence in errors

@@ -137,9 +137,7 @@ def test_dream_batches_write_what_the_published_loop_writes_one_by_one(case: dic
 @pytest.mark.parametrize("order", ["maskgit_plus", "topk_margin", "entropy"])
 def test_dream_with_a_threshold_commits_every_sure_candidate(order: Any) -> None:
     model = tiny("qwen2", "dream", 1, 4.0)
-    expected = [
-        reference.dream(model.logits_of, prompt, MASK, 8, 8, order=order, threshold=0.4)[0][len(prompt) :] for prompt in PROMPTS
-    ]
+    expected = [reference.dream(model.logits_of, prompt, MASK, 8, 8, order=order, threshold=0.4)[0][len(prompt) :] for prompt in PROMPTS]
     for batch_size in (1, 3):
         assert written(model.lm, batch_size, gen_length=8, order=order, threshold=0.4) == expected
 

@@ -165,6 +165,17 @@ def test_one_pass_over_the_finished_text_gives_what_every_step_of_an_arm_saw(fam
                     assert_close(here["pattern"].values[0, row, : row + 1], weights[3])
 
 
+def test_samples_that_end_at_different_steps_are_traced_together() -> None:
+    lm = autoregressive_model()
+    end = lm.generate(PROMPTS, gen_length=6, progress=False)[0].tokens[2]
+    ending = fl.LanguageModel(lm.module, family="autoregressive", sampler="autoregressive", row_offset=1, end_tokens=(end,))
+    together = ending.trace(PROMPTS, gen_length=6, batch_size=3, detail="full", progress=False)
+    assert len({together.sample(number).sizes["step"] for number in range(3)}) > 1
+    for number, prompt in enumerate(PROMPTS):
+        alone = ending.trace([prompt], gen_length=6, detail="full", progress=False).sample(0)
+        xr.testing.assert_allclose(together.sample(number).drop_attrs(), alone.drop_attrs(), rtol=1e-4, atol=1e-5)
+
+
 def unchanged(call: fl.AttentionCall, _before: fl.Before) -> fl.AttentionCall:
     return call
 

@@ -115,7 +115,8 @@ def _run_once(lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[s
         block_entries=BLOCK_ENTRIES,
         on_call=reduce_at_once,
     )
-    asked = Pass(list(range(canvas.samples)), canvas.tokens[:, :longest], real, torch.zeros_like(real), torch.tensor([0], device=device))
+    tokens = canvas.tokens[:, :longest].masked_fill(~real, 0)  # what was never written is no token
+    asked = Pass(list(range(canvas.samples)), tokens, real, torch.zeros_like(real), torch.tensor([0], device=device))
     with tap:
         lm.run_pass(asked)
     return _Seen(

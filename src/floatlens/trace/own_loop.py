@@ -79,9 +79,7 @@ class _Watch:
         self._step_on = lm.module if lm.step_on is None else lm.step_on
         self._seen: list[SeenCall] = []
         self._sampler: Any = None
-        self._draft: np.ndarray | None = (
-            None  # what the canvas would become if the step before were its last, for models without a mask token
-        )
+        self._draft: np.ndarray | None = None  # (row,): what becomes of the canvas if the step was its last
         self._workspace = Workspace(BLOCK_ENTRIES)
         self._now: tuple[int, np.ndarray, np.ndarray] | None = None
 

@@ -1,0 +1,189 @@
+"""What a trace costs: generation with a trace against generation alone, and a LLaDA-shaped trace on disk.
+
+Generation: a 12-layer model (hidden 768, 12 heads, vocabulary 32,000) denoises 128 of 512 tokens in 64 steps, alone, with a default trace in memory, and with one
+written to disk. The three take turns in random order; a ratio is the median over the median of generation alone.
+
+Disk: a synthetic trace of LLaDA-8B's shape (32 steps, 32 layers, 32 heads, 512 keys, the default detail) is written and read: size, files, and the time to read one
+layer of the mass, beside reading all of it. `--write` also writes docs/benchmarks/trace-cost.md.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import floatlens as fl
+from floatlens.trace.store import SampleInMemory
+from floatlens.trace.trace import SampleArrays, Trace
+
+GOAL = 1.2
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "trace-cost.md"
+MASK = 31_999
+
+
+def language_model() -> fl.LanguageModel:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {
+        "vocab_size": 32_000,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+    }
+    config = LlamaConfig(**sizes)
+    config.is_causal = False
+    return fl.LanguageModel(LlamaForCausalLM(config).eval(), mask_token_id=MASK)
+
+
+def generation(rounds: int, steps: int) -> dict[str, float]:
+    """Median seconds of each way."""
+    lm = language_model()
+    prompt = torch.randint(0, MASK, (384,), generator=torch.Generator().manual_seed(1)).tolist()
+    options: dict[str, Any] = {"gen_length": 128, "steps": steps, "progress": False}
+
+    def to_disk() -> None:
+        folder = tempfile.mkdtemp()
+        lm.trace([prompt], path=Path(folder) / "run.zarr", **options)
+        shutil.rmtree(folder)
+
+    ways: dict[str, Callable[[], Any]] = {
+        "alone": lambda: lm.generate([prompt], **options),
+        "traced": lambda: lm.trace([prompt], **options),
+        "traced to disk": to_disk,
+    }
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    lm.generate([prompt], gen_length=128, steps=1, progress=False)  # warm up
+    with Progress(transient=True) as bar:
+        task = bar.add_task("generation", total=rounds * len(ways))
+        for _ in range(rounds):
+            for name in random.sample(list(ways), len(ways)):
+                began = time.perf_counter()
+                ways[name]()
+                taken[name].append(time.perf_counter() - began)
+                bar.advance(task)
+    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+
+
+def llada_shaped() -> Trace:
+    """Attention that looks like attention: rows of a softmax, summed."""
+    steps, layers, heads, groups, keys = 32, 32, 32, 3, 512
+    draw = np.random.default_rng(0)
+    weights = draw.gumbel(size=(steps, layers, heads, groups, keys)).astype(np.float32)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(-1, keepdims=True)
+    shapes: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
+        "entropy": (("step", "layer", "head", "group"), (steps, layers, heads, groups)),
+        **dict.fromkeys(("score", "cosine", "norm_product"), (("step", "layer", "group", "key"), (steps, layers, groups, keys))),
+        "query_norm": (("step", "layer", "query"), (steps, layers, keys)),
+        **dict.fromkeys(("key_norm", "value_norm"), (("step", "layer", "key"), (steps, layers, keys))),
+        **dict.fromkeys(("null", "visible"), (("step", "group", "key"), (steps, groups, keys))),
+        "rows": (("step", "group"), (steps, groups)),
+        "confidence": (("step", "position"), (steps, keys)),
+    }
+    stepped: dict[str, tuple[tuple[str, ...], np.ndarray]] = {name: (dims, draw.random(shape, dtype=np.float32)) for name, (dims, shape) in shapes.items()}
+    stepped["mass"] = (("step", "layer", "head", "group", "key"), weights)
+    stepped["canvas"] = (("step", "position"), draw.integers(0, 1000, (steps, keys)).astype(np.int32))
+    stepped["state"] = (("step", "position"), np.ones((steps, keys), np.int8))
+    whole: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        "final": (("position",), np.zeros(keys, np.int32)),
+        "top_key": (("layer", "head", "position", "rank"), draw.integers(0, keys, (layers, heads, keys, 8)).astype(np.int32)),
+        "top_weight": (("layer", "head", "position", "rank"), draw.random((layers, heads, keys, 8), dtype=np.float32)),
+    }
+    sample = SampleInMemory()
+    sample.append(stepped)
+    sample.finish(whole, {"prompt": "", "completion": "", "vocabulary": {}})
+    said = {
+        "format": "trace",
+        "schema_version": 1,
+        "samples": 1,
+        "model": "synthetic",
+        "family": "llada",
+        "layer_numbers": list(range(layers)),
+        "modules": [f"layer {number}" for number in range(layers)],
+        "groups": ["masked", "unmasked", "predicting"],
+        "regions": [],
+        "chosen": [],
+    }
+    return Trace([SampleArrays(sample.arrays, sample.attributes)], said)
+
+
+def disk() -> dict[str, str]:
+    trace = llada_shaped()
+    raw = sum(array.nbytes for _, array in trace._samples[0].arrays.values())
+    folder = Path(tempfile.mkdtemp())
+    try:
+        writing = _seconds(lambda: trace.save(folder / "run.zarr"), 1)
+        files = [file for file in (folder / "run.zarr").rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
+        of_mass = [file for file in (folder / "run.zarr/samples/00000/mass").rglob("*") if file.is_file()]
+        opening = _seconds(lambda: fl.open_trace(folder / "run.zarr"), 5)
+        layer = _seconds(lambda: fl.open_trace(folder / "run.zarr").dataset["mass"].isel(layer=11).values, 9) - opening
+        everything = _seconds(lambda: fl.open_trace(folder / "run.zarr").dataset["mass"].values, 3) - opening
+    finally:
+        shutil.rmtree(folder)
+    return {
+        "uncompressed": f"{raw / 1e6:.0f} MB",
+        "on disk": f"{size / 1e6:.0f} MB",
+        "files": f"{len(files)}, {len(of_mass)} of them for the mass",
+        "writing it": f"{writing:.1f} s",
+        "opening it": f"{1000 * opening:.0f} ms",
+        "one layer of the mass (6.3 MB)": f"{1000 * layer:.0f} ms",
+        "all of the mass (201 MB)": f"{1000 * everything:.0f} ms",
+    }
+
+
+def _seconds(work: Callable[[], Any], rounds: int) -> float:
+    taken = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=64)
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks/trace-cost.md")
+    asked = parser.parse_args()
+    stored = disk()
+    seconds = generation(asked.rounds, asked.steps)
+    ratios = {name: value / seconds["alone"] for name, value in seconds.items() if name != "alone"}
+    lines = [f"| generation, {asked.steps} steps at 512 tokens | over generation alone | goal |", "|---|---|---|"]
+    lines += [f"| {name} | {ratio:.2f}x | <= {GOAL}x: {'met' if ratio <= GOAL else 'missed'} |" for name, ratio in ratios.items()]
+    lines += ["", "| LLaDA-shaped trace on disk | |", "|---|---|", *(f"| {name} | {value} |" for name, value in stored.items())]
+    console = Console()
+    console.print("\n".join(lines), markup=False, highlight=False)
+    if asked.write:
+        _write(lines)
+
+
+def _write(lines: list[str]) -> None:
+    page = PAGE.read_text()
+    start, end = "<!-- table: written by benchmarks/trace_cost.py --write -->", "<!-- end of table -->"
+    processor = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    where = f"Measured {datetime.date.today()} on {os.cpu_count()} cores, {processor}, torch {torch.__version__} with {torch.get_num_threads()} threads, by `make bench`."
+    before, after = page.split(start)[0], page.split(end)[1]
+    PAGE.write_text(f"{before}{start}\n{where}\n\n" + "\n".join(lines) + f"\n{end}{after}")
+
+
+if __name__ == "__main__":
+    main()
