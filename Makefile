@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-real lint bench clean
+.PHONY: setup demo test test-real lint bench clean
+
+setup: $(READY)  ## install floatlens into .venv
 
 demo: $(READY)  ## tap two small models and print what was seen
 	$(BIN)/floatlens demo
