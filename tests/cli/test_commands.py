@@ -49,9 +49,7 @@ def test_prompts_come_from_a_file_with_regions(floatlens: Callable[..., Ran], tm
     lines = ["Once upon a time", {"prompt": "Lily saw a dog. The dog", "regions": {"doc_1": [0, 15]}}]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
     options = ["--gen-length", 4, "--detail", "norms=off,flow=layer", "--patterns", "1:2", "--groups", "predicting,prompt"]
-    code, _, errors = floatlens(
-        "trace", "-m", STORIES, "--prompt-file", tmp_path / "prompts.jsonl", "-o", tmp_path / "run.zarr", *options
-    )
+    code, _, errors = floatlens("trace", "-m", STORIES, "--prompt-file", tmp_path / "prompts.jsonl", "-o", tmp_path / "run.zarr", *options)
     assert code == 0, errors
     dataset = fl.open_trace(tmp_path / "run.zarr").dataset
     assert set(dataset["region"].values) == {"bos", "prompt", "doc_1", "answer"}

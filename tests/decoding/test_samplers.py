@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from decoding import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from zoo import VOCABULARY, build
 
+from decoding import reference
 from floatlens.models.language_model import LanguageModel
+from zoo import VOCABULARY, build
 
 MASK, EOS, END_OF_TURN = 95, 94, 93
 SATURATING = 80.0  # probabilities of 1.0 in float64, and nothing that overflows in an exponential

@@ -657,10 +657,6 @@ def test_after_a_refusal_the_model_can_be_traced_again(tmp_path: Path) -> None:
     assert lm.trace([TOKENS], loop="whole", **ASKED).dataset.sizes["step"] == 2
 
 
-in_language_model = pytest.mark.xfail(strict=True, reason="LanguageModel.own_generate hands every option on as it is")
-
-
-@in_language_model
 @pytest.mark.parametrize("ask", ["generate", "trace"])
 @pytest.mark.parametrize("kind", ["remote", "gemma"])
 def test_an_option_that_generate_does_not_know_is_refused_with_the_list(
@@ -671,30 +667,25 @@ def test_an_option_that_generate_does_not_know_is_refused_with_the_list(
         getattr(lm, ask)([TOKENS], gen_length=8, temprature=0.5, progress=False)
 
 
-@in_language_model
 def test_steps_are_denoising_steps_whatever_generate_calls_them(gemma: fl.LanguageModel) -> None:
     assert gemma.trace([TOKENS], gen_length=CANVAS, steps=3, progress=False).dataset.sizes["step"] == 3
 
 
-@in_language_model
 def test_a_prompt_with_the_mask_token_is_refused(tmp_path: Path) -> None:
     with pytest.raises(fl.Refusal, match="holds the mask token"):
         remote(tmp_path).trace([[*TOKENS, MASK]], **ASKED)
 
 
-@in_language_model
 def test_a_sampler_that_needs_a_mask_token_is_refused_where_there_is_none(gemma: fl.LanguageModel) -> None:
     with pytest.raises(fl.Refusal, match="no mask token"):
         gemma.trace([TOKENS], sampler="llada", gen_length=8, progress=False)
 
 
-@pytest.mark.xfail(strict=True, reason="record_trace writes options into the attributes as they are")
 def test_an_option_of_any_type_is_told_in_the_attributes(gemma: fl.LanguageModel) -> None:
     trace = gemma.trace([TOKENS], sampler_config=EntropyBoundSamplerConfig(entropy_bound=4.0), **GEMMA)
     assert "entropy_bound=4.0" in json.loads(trace.dataset.attrs["floatlens"])["sampler"]["sampler_config"]
 
 
-@pytest.mark.xfail(strict=True, reason="record_trace counts commitments of positions that the text does not have")
 def test_what_is_not_in_the_text_was_not_committed(tmp_path: Path) -> None:
     sample = remote(tmp_path, "blocks").trace([TOKENS], **{**ASKED, "gen_length": 7}).sample(0)
     assert (sample.committed.values[sample.final.values == -1] == -1).all()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import DynamicCache, GenerationConfig
 
 from floatlens.capture.edits import Edit
 from floatlens.decoding import autoregressive, dream, llada, sdar
@@ -25,6 +25,9 @@ from floatlens.progress import progress_bar
 
 if TYPE_CHECKING:
     from floatlens.trace.trace import Trace
+
+
+_TRANSFORMERS_NAMES = {"gen_length": "max_new_tokens", "steps": "max_denoising_steps"}
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,8 @@ class LanguageModel:
         assert sampler is not None
         if (sampler == "autoregressive") != (self.sampler == "autoregressive"):
             raise Refusal(f"A {self.family} model cannot be run by the {sampler} sampler.")
+        if sampler != "autoregressive" and self.mask_token_id is None:
+            raise Refusal(f"A {self.family} model has no mask token, and the {sampler} sampler cannot write without one.")
         everything = {**(self.sampler_defaults if sampler == self.sampler else {}), **given, "gen_length": gen_length}
         if steps is not None:
             everything["steps"] = steps
@@ -370,12 +375,28 @@ class LanguageModel:
     def own_generate(self, prompt: EncodedPrompt, gen_length: int, seed: int, options: dict[str, Any]) -> list[int]:
         """The module's own `generate`, one prompt at a time, seeded; the whole text in tokens."""
         module: Any = self.module
-        length = "gen_length" if "gen_length" in inspect.signature(module.generate).parameters else "max_new_tokens"
+        named = self._own_options({"gen_length": gen_length, **options})
+        if self.mask_token_id in prompt.tokens:
+            raise Refusal("The prompt holds the mask token, which a model's own generate would take for its own. Remove it.")
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            output = module.generate(torch.tensor([prompt.tokens], device=self.device), **{length: gen_length, **options})
+            output = module.generate(torch.tensor([prompt.tokens], device=self.device), **named)
         tokens = getattr(output, "sequences", output)[0].tolist()
         return tokens if tokens[: len(prompt.tokens)] == prompt.tokens else [*prompt.tokens, *tokens]
+
+    def _own_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Options under the names that the module's own `generate` has for them; what it does not know is refused."""
+        generate: Any = getattr(self.module, "generate", None)
+        if generate is None:
+            raise Refusal(f"{type(self.module).__name__} has no generate of its own. Choose a sampler of floatlens: sampler='llada'.")
+        parameters = list(inspect.signature(generate).parameters.values())[1:]  # the first is the prompt
+        known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+        if len(known) < len(parameters):  # as transformers has it: whatever is not named there goes to the generation config
+            known += [name for name in vars(getattr(self.module, "generation_config", None) or GenerationConfig()) if name[0] != "_"]
+        named = {name if name in known else _TRANSFORMERS_NAMES.get(name, name): value for name, value in given.items()}
+        if unknown := [name for name in named if name not in known]:
+            raise Refusal(f"generate of {type(self.module).__name__} does not know {unknown[0]!r}. It knows: {', '.join(known)}.")
+        return named
 
 
 def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:

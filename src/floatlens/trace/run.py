@@ -1,5 +1,6 @@
 """`lm.trace`: estimate, write, record, store."""
 
+import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +67,9 @@ def record_trace(
     said = {
         **_attributes(lm, seed, edits, kept, regions),
         "samples": len(encoded),
-        "sampler": {"name": "own", "gen_length": gen_length, **own_options} if chosen is None else described(chosen, sampler or lm.sampler),
+        "sampler": {"name": "own", "gen_length": gen_length, **json.loads(json.dumps(own_options, default=repr))}
+        if chosen is None
+        else described(chosen, sampler or lm.sampler),
     }
     stores = _InMemory() if path is None else _OnDisk(path)
     seen: dict[str, Any] = {}
@@ -192,7 +195,7 @@ def _finish(lm: LanguageModel, sample: _Sample, canvas: Canvas, number: int, fav
     given = canvas.prompt[number, :length].cpu().numpy()
     final = np.where(exists, canvas.tokens[number, :length].cpu().numpy(), -1).astype(np.int32)
     now = states == COMMITTED_NOW
-    committed = np.where(now.any(0), len(now) - 1 - now[::-1].argmax(0), -1).astype(np.int32)
+    committed = np.where(now.any(0) & exists, len(now) - 1 - now[::-1].argmax(0), -1).astype(np.int32)
     starts, stops, completion = _characters(lm, sample.prompt, final, exists & ~given)
     template = np.ones(length, bool)  # a suffix is the template's, too
     template[: len(sample.prompt.template)] = sample.prompt.template

@@ -75,6 +75,8 @@ def make_detail(
             if value not in ("head", "layer", "off"):
                 raise Refusal(f"detail={{{name!r}: {value!r}}}: it is kept per 'head', per 'layer' or 'off'.")
         kept = {**_DEFAULT, **detail}
+    if all(value == "off" for value in kept.values()) and not patterns:
+        raise Refusal("detail switches everything off, so there would be no attention in the trace; keep something, or use lm.generate.")
     if kept["top_keys"] == "layer":
         raise Refusal("Favourite keys are those of a head; detail={'top_keys': ...} is 'head' or 'off'.")
     if top_keys < 1:
