@@ -94,7 +94,9 @@ def llada_shaped() -> Trace:
         "rows": (("step", "group"), (steps, groups)),
         "confidence": (("step", "position"), (steps, keys)),
     }
-    stepped: dict[str, tuple[tuple[str, ...], np.ndarray]] = {name: (dims, draw.random(shape, dtype=np.float32)) for name, (dims, shape) in shapes.items()}
+    stepped: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        name: (dims, draw.random(shape, dtype=np.float32)) for name, (dims, shape) in shapes.items()
+    }
     stepped["mass"] = (("step", "layer", "head", "group", "key"), weights)
     stepped["canvas"] = (("step", "position"), draw.integers(0, 1000, (steps, keys)).astype(np.int32))
     stepped["state"] = (("step", "position"), np.ones((steps, keys), np.int8))

@@ -13,7 +13,7 @@ torch.set_num_threads(1)  # several workers with several threads each run ten ti
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "real" not in config.getoption("-m"):
+    if "real" not in str(config.getoption("-m")):
         skip = pytest.mark.skip(reason="runs a real model; make test-real")
         for item in items:
             if item.get_closest_marker("real"):

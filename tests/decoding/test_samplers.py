@@ -154,7 +154,7 @@ SDAR_CASES = [
 @pytest.mark.parametrize("case", SDAR_CASES, ids=str)
 def test_sdar_batches_on_a_cache_write_what_full_passes_write_one_by_one(case: dict[str, Any], steps: int) -> None:
     model = tiny("qwen3", "sdar", 0, 3.0)
-    limits = {"threshold": 0.3, "entropy_bound": 1.5}
+    limits: dict[str, Any] = {"threshold": 0.3, "entropy_bound": 1.5}
     expected = [
         reference.sdar(
             model.logits_of,
@@ -250,7 +250,7 @@ def test_a_batch_writes_what_each_prompt_writes_alone(
 ) -> None:
     lm = tiny(*family, sharpness).lm
     prompts = [torch.randint(3, 90, (length,), generator=torch.Generator().manual_seed(seed + length)).tolist() for length in lengths]
-    options = {"gen_length": 6 * blocks} | ({"block_length": 6} if family[1] == "llada" else {})
+    options: dict[str, Any] = {"gen_length": 6 * blocks} | ({"block_length": 6} if family[1] == "llada" else {})
     alone = [lm.generate([prompt], progress=False, **options)[0].tokens for prompt in prompts]
     together = [one.tokens for one in lm.generate(prompts, batch_size=len(prompts), progress=False, **options)]
     assert together == alone

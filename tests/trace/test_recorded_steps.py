@@ -44,7 +44,7 @@ def assert_close(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_step_holds_what_eager_attention_gives_on_its_canvas(sampler: str) -> None:
     lm = diffusion_model(sampler)
-    steps = {} if sampler == "sdar" else {"steps": 3}
+    steps: dict[str, Any] = {} if sampler == "sdar" else {"steps": 3}
     groups = ("masked", "unmasked", "predicting", "prompt")
     trace = lm.trace(
         PROMPTS, gen_length=6, **steps, batch_size=3, detail="full", groups=groups, top_keys=3, patterns=[(1, 2)], progress=False
@@ -176,7 +176,7 @@ def test_samples_that_end_at_different_steps_are_traced_together() -> None:
         xr.testing.assert_allclose(together.sample(number).drop_attrs(), alone.drop_attrs(), rtol=1e-4, atol=1e-5)
 
 
-def unchanged(call: fl.AttentionCall, _before: fl.Before) -> fl.AttentionCall:
+def unchanged(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
     return call
 
 
@@ -238,7 +238,7 @@ def test_guidance_records_the_conditional_half() -> None:
 
 
 def test_an_edited_run_is_recorded_as_it_ran_and_says_so() -> None:
-    def hide_first(call: fl.AttentionCall, _before: fl.Before) -> fl.AttentionCall:
+    def hide_first(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
         return call.hide(torch.arange(call.keys) == 0)
 
     lm = diffusion_model("llada")

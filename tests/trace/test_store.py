@@ -102,7 +102,7 @@ def test_a_run_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     class Broken(Exception):
         pass
 
-    def fail_at_step_3(call: fl.AttentionCall, _before: fl.Before) -> fl.AttentionCall:
+    def fail_at_step_3(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
         if call.step == 3:
             raise Broken
         return call
