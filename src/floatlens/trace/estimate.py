@@ -54,7 +54,7 @@ def trace_estimate(
     >>> from transformers import LlamaConfig
     >>> llada = LlamaConfig(num_hidden_layers=32, num_attention_heads=32, hidden_size=4096)
     >>> round(trace_estimate(llada, [512], 32, Detail()).disk / 1e6)
-    255
+    263
     """
     of_samples = [_bytes(config, length, steps, detail, regions, autoregressive) for length in lengths]
     longest = max(lengths)
