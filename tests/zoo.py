@@ -19,6 +19,8 @@ from transformers import (
     AttentionMaskInterface,
     BertConfig,
     BertForMaskedLM,
+    DiffusionGemmaConfig,
+    DiffusionGemmaForBlockDiffusion,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
@@ -96,6 +98,29 @@ def modernbert() -> nn.Module:
 
 def albert() -> nn.Module:
     return AlbertForMaskedLM(AlbertConfig(**_SHARED, embedding_size=16))
+
+
+def diffusion_gemma(canvas_length: int = 8) -> Any:
+    text = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 16,
+        "initializer_range": 0.2,
+    }
+    eyes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 8}
+    vision = {**eyes, "num_key_value_heads": 2, "position_embedding_size": 16}
+    torch.manual_seed(0)
+    return DiffusionGemmaForBlockDiffusion(DiffusionGemmaConfig(text_config=text, vision_config=vision, canvas_length=canvas_length)).eval()
 
 
 def llama_both_ways() -> nn.Module:

@@ -1,11 +1,8 @@
 """A step axis for any loop: every forward of `step_on` is a step, whoever drives it."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion
 
 import floatlens as fl
 import zoo
@@ -50,30 +47,9 @@ def test_a_static_cache_shows_only_the_slots_that_were_written() -> None:
     assert np.isnan(found[..., expected.shape[-1] :]).all()
 
 
-def diffusion_gemma() -> Any:
-    text = {
-        "vocab_size": 96,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "global_head_dim": 16,
-        "sliding_window": 6,
-        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
-        "num_experts": 4,
-        "top_k_experts": 2,
-        "moe_intermediate_size": 16,
-        "initializer_range": 0.2,
-    }
-    torch.manual_seed(0)
-    return DiffusionGemmaForBlockDiffusion(DiffusionGemmaConfig(text_config=text, canvas_length=8)).eval()
-
-
 def test_a_foreign_denoising_loop_gets_a_step_axis_with_no_further_code() -> None:
     """DiffusionGemma's own generate: an encoder pass and four denoising steps for each of two canvases."""
-    model = diffusion_gemma()
+    model = zoo.diffusion_gemma()
     decoder = model.model.decoder
     prompt = zoo.tokens(1, 10)
     torch.manual_seed(1)

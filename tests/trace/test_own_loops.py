@@ -19,10 +19,10 @@ import xarray as xr
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion
 from transformers.models.diffusion_gemma.generation_diffusion_gemma import EntropyBoundSampler, EntropyBoundSamplerConfig
 
 import floatlens as fl
+from zoo import diffusion_gemma
 
 VOCABULARY, MASK, PAD = 48, 47, 3
 NOTHING, PROMPT, MASKED, NOW, BEFORE = range(5)
@@ -475,34 +475,8 @@ CANVAS = 8
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> fl.LanguageModel:
     """A tiny DiffusionGemma, saved and loaded, with a sampler that accepts several tokens at once and takes some back."""
-    text = {
-        "vocab_size": 96,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "global_head_dim": 16,
-        "sliding_window": 6,
-        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
-        "num_experts": 4,
-        "top_k_experts": 2,
-        "moe_intermediate_size": 16,
-        "initializer_range": 0.2,
-    }
-    eyes = {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "head_dim": 8,
-        "position_embedding_size": 16,
-    }
-    torch.manual_seed(0)
-    config = DiffusionGemmaConfig(text_config=text, vision_config={**eyes, "num_key_value_heads": 2}, canvas_length=CANVAS)
-    model = DiffusionGemmaForBlockDiffusion(config).eval()
-    model.generation_config.update(sampler_config=EntropyBoundSamplerConfig(entropy_bound=9.0))  # type: ignore[union-attr]  # its class always has one
+    model = diffusion_gemma(CANVAS)
+    model.generation_config.update(sampler_config=EntropyBoundSamplerConfig(entropy_bound=9.0))
     folder = tmp_path_factory.mktemp("gemma")
     model.save_pretrained(folder)
     return fl.load(folder)

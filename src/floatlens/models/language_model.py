@@ -4,7 +4,7 @@
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -418,6 +418,3 @@ def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
 def described(options: Options, sampler: str | None) -> dict[str, Any]:
     """The sampler's name and all its options, as the trace keeps them."""
     return {"name": sampler, **asdict(options)}
-
-
-Advance = Callable[[int], None]
