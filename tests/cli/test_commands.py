@@ -118,7 +118,7 @@ def test_the_estimate_is_what_a_trace_takes_before_compression(floatlens: Callab
     lm = fl.load(STORIES)
     for preset in ("default", "light", "full"):
         trace = lm.trace("Once upon a time", gen_length=20, detail=preset, progress=False)
-        size = estimate(lm, [lm.encode("Once upon a time")], 20, None, make_detail(preset, None, 8, (), autoregressive=True), 3, 1)
+        size = estimate(lm, [lm.encode("Once upon a time")], 20, 20, make_detail(preset, None, 8, (), autoregressive=True), 3, 1)
         stored = sum(variable.nbytes for variable in trace.dataset.data_vars.values())
         assert 0.8 < size.disk / stored < 1.2, preset
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decoding import reference
+from floatlens.errors import Refusal
 from floatlens.models.language_model import LanguageModel
 from zoo import VOCABULARY, build
 
@@ -254,6 +255,33 @@ def test_a_batch_writes_what_each_prompt_writes_alone(
     alone = [lm.generate([prompt], progress=False, **options)[0].tokens for prompt in prompts]
     together = [one.tokens for one in lm.generate(prompts, batch_size=len(prompts), progress=False, **options)]
     assert together == alone
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"gen_length": 8, "steps": 16}, "steps=16 is more than gen_length=8"),
+        ({"gen_length": 8, "block_length": 3}, "block_length=3 does not divide gen_length=8"),
+        ({"gen_length": 8, "block_length": 2, "steps": 6}, "cannot be shared evenly by 4 blocks"),
+        ({"gen_length": 0, "block_length": 2}, "with gen_length=0 the masks inside the prompt are one block"),
+        ({"gen_length": 0}, "holds no mask token"),
+        ({"gen_length": 8, "remasking": "best"}, "remasking='best' is not known"),
+        ({"gen_length": 8, "threshold": 0.5, "remasking": "random"}, "choose one of the two"),
+        ({"gen_length": 8, "threshold": 1.5}, "must be a probability"),
+        ({"gen_length": 8, "temperature": -1.0}, "must be at least 0"),
+        ({"gen_length": 8, "forbid_eos": True}, "has no end token"),
+        ({"gen_length": 8, "batch_size": 0}, "at least one prompt"),
+        ({"gen_length": 8, "batch_size": -1}, "at least one prompt"),
+        ({"gen_length": 8, "warmth": 1}, "no option 'warmth'"),
+        ({"gen_length": 8, "sampler": "autoregressive"}, "cannot be run by the autoregressive sampler"),
+        ({"gen_length": 8, "sampler": "llda"}, "There is no sampler 'llda'"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit_are_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:
+    lm = LanguageModel(tiny("llama, bidirectional", "llada", 0).lm.module, mask_token_id=MASK)
+    with pytest.raises(Refusal, match=sentence):
+        lm.generate([[5, 6]], progress=False, **options)
 
 
 def test_noise_drawn_in_parts_is_the_noise_drawn_at_once() -> None:

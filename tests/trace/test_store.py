@@ -45,6 +45,33 @@ def test_an_array_is_two_files_and_one_more_for_every_32_steps(tmp_path: Path) -
     assert mass.shards[:2] == (32, 3)
 
 
+def test_a_long_trace_saved_at_once_is_whole(tmp_path: Path) -> None:
+    trace = diffusion_model("llada").trace([PROMPTS[0]], gen_length=40, progress=False)
+    trace.save(tmp_path / "long.zarr")
+    xr.testing.assert_identical(fl.open_trace(tmp_path / "long.zarr").dataset.load(), trace.dataset.load())
+
+
+def test_large_steps_without_layers_are_chunks_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("floatlens.trace.store.LARGE_STEP", 100)
+    trace = diffusion_model("llada").trace([PROMPTS[0]], gen_length=6, patterns=[(0, 1)], path=tmp_path / "run.zarr", progress=False)
+    stored: Any = zarr.open_group(tmp_path / "run.zarr/samples/00000", mode="r")
+    assert stored["pattern"].chunks[0] == 1
+    assert stored["state"].chunks[0] == 6
+    assert np.isfinite(trace.dataset["pattern"].values).all()
+
+
+def test_a_whole_trace_that_cannot_get_its_name_is_kept(tmp_path: Path) -> None:
+    def take_the_name(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
+        (tmp_path / "run.zarr").mkdir(exist_ok=True)
+        (tmp_path / "run.zarr" / "taken").touch()
+        return call
+
+    with pytest.raises(fl.Refusal, match="The trace is complete in"):
+        diffusion_model("llada").trace([PROMPTS[0]], gen_length=4, edits=[take_the_name], path=tmp_path / "run.zarr", progress=False)
+    kept = [file for file in tmp_path.iterdir() if file.name != "run.zarr"]
+    assert len(fl.open_trace(kept[0])) == 1
+
+
 def test_any_zarr_reader_finds_named_axes(tmp_path: Path) -> None:
     lm = diffusion_model("llada")
     trace = lm.trace(PROMPTS, gen_length=6, path=tmp_path / "run.zarr", progress=False)

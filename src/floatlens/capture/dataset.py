@@ -84,7 +84,7 @@ def assemble(steps: Sequence[StepRecord], *, with_steps: bool, attributes: dict[
     variables["length"] = xr.Variable(("sample", "step"), lengths) if with_steps else xr.Variable(("sample",), lengths[:, 0])
     starts = np.array([step.calls[0].query_start for step in steps])
     variables["query_start"] = xr.Variable(("step",), starts) if with_steps else xr.Variable((), starts[0])
-    used = {axis for variable in variables.values() for axis in variable.dims}
+    used = {"layer"} | {axis for variable in variables.values() for axis in variable.dims}
     dataset = xr.Dataset(variables, attrs=attributes)
     return dataset.assign_coords(
         {name: value for name, value in coordinates.items() if (value[0] if isinstance(value, tuple) else name) in used}

@@ -12,24 +12,27 @@ def doctor(
     model: str = typer.Argument(help="A bundled model, a folder, a file, or a hub name."),
     length: int = typer.Option(512, min=1, help="Tokens of a text, prompt and answer together."),
     steps: int = typer.Option(32, min=1, help="Denoising steps, or tokens written."),
-    detail: str = typer.Option("default", help="What a trace keeps: default, light, full."),
+    detail: str = typer.Option("default", help="What a trace keeps: default, light, full, or geometry=head,norms=off."),
     dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
     revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
     family: str = typer.Option(None, help="The adapter, where the config does not tell."),
     mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
 ) -> None:
-    """Say whether a model can be traced, what it is made of, and what a trace takes. Reads no weights.
+    """Say whether a model can be traced, what it is made of, and what a trace takes. Reads no weights (files of other formats are converted once).
 
     Example: floatlens doctor smollm2-135m --length 512 --steps 32
     """
+    from floatlens.cli.trace import detail_of
     from floatlens.models.doctor import examine
     from floatlens.trace.estimate import size_in_words, trace_estimate
     from floatlens.trace.schema import make_detail
 
     found = examine(model, revision=revision, dtype=dtype, trust_remote_code=trust_remote_code, family=family, mask_token_id=mask_token_id)
-    kept = make_detail(detail, None, 8, (), autoregressive=found.sampler == "autoregressive")
-    size = trace_estimate(found.config, [length], steps, kept, itemsize=2, autoregressive=found.sampler == "autoregressive")
+    kept = make_detail(detail_of(detail), None, 8, (), autoregressive=found.sampler == "autoregressive")
+    size = trace_estimate(
+        found.config, [length], steps, kept, itemsize=4 if dtype == "float32" else 2, autoregressive=found.sampler == "autoregressive"
+    )
     table = Table(show_header=False, title=escape(found.name), title_justify="left")
     rows = {
         "can be traced": "no" if found.obstacle else "yes",

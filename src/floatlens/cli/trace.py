@@ -57,10 +57,15 @@ def trace(
     prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
     if not prompts:
         raise Refusal("There is nothing to ask: give --prompt or --prompt-file.")
-    kept = detail if "=" not in detail else dict(_pairs(detail.split(","), "--detail"))
+    kept = detail_of(detail)
     chosen = [_layer_and_head(pair) for pair in patterns.split(",") if pair]
     named_groups = groups.split(",") if groups else None
     options = {name: _value(value) for name, value in _pairs(set_, "--set")}
+    for name in ("gen_length", "steps", "sampler", "seed", "batch_size", "chat", "detail", "groups", "top_keys", "patterns"):
+        if name in options:
+            raise Refusal(
+                f"--set {name}=... is not a sampler option of its own; use --{'raw' if name == 'chat' else name.replace('_', '-')}."
+            )
     make_detail(kept, None, top_keys, chosen, autoregressive=False)  # before anything heavy
     lm = load(
         model,
@@ -73,11 +78,12 @@ def trace(
         mask_token_id=mask_token_id,
     )
     encoded = [lm.encode(one, chat=False if raw else None) for one in prompts]
-    if lm.sampler is not None:
-        lm.options(encoded, gen_length, steps, sampler, options)
-        final_detail = make_detail(kept, named_groups, top_keys, chosen, autoregressive=lm.sampler == "autoregressive")
-        size = estimate(lm, encoded, gen_length, steps, final_detail, 4, batch_size)
-        console.print(size.sentence(seconds(lm, size)), highlight=False)
+    final_detail = make_detail(kept, named_groups, top_keys, chosen, autoregressive=lm.sampler == "autoregressive")
+    taken = steps or gen_length
+    if lm.sampler is not None or sampler is not None:
+        taken = lm.steps_at_most(encoded, lm.options(encoded, gen_length, steps, sampler, options))
+    size = estimate(lm, encoded, gen_length, taken, final_detail, 4, batch_size)
+    console.print(size.sentence(seconds(lm, size) if lm.sampler is not None else None), highlight=False, soft_wrap=True)
     trace_ = lm.trace(
         prompts,
         gen_length=gen_length,
@@ -101,6 +107,11 @@ def trace(
     console.print(
         f"Wrote {output} ({size_in_words(stored)}). Look at it: floatlens show {output}", markup=False, highlight=False, soft_wrap=True
     )
+
+
+def detail_of(text: str) -> str | dict[str, str]:
+    """A preset by name, or name=value pairs."""
+    return text if "=" not in text else dict(_pairs(text.split(","), "--detail"))
 
 
 def read_prompts(file: Path, limit: int | None = None) -> "list[Prompt]":

@@ -35,6 +35,15 @@ class Canvas:
     def lengths(self) -> list[int]:
         return self.real.sum(-1).tolist()
 
+    def only(self, sample: int) -> "Canvas":
+        """One sample by itself, as far as its text goes."""
+        own = slice(sample, sample + 1), slice(0, self.lengths[sample])
+        alone = Canvas(
+            self.tokens[own], self.masked[own], self.real[own], [self.start[sample]], [self.generators[sample]], self.mask_token_id
+        )
+        alone.prompt = self.prompt[own]
+        return alone
+
     def end_at(self, lengths: Sequence[int]) -> None:
         """Shorten the texts: what was never begun does not exist."""
         for sample, length in enumerate(lengths):

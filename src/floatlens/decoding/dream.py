@@ -26,17 +26,22 @@ from floatlens.decoding.options import DreamOptions
 
 def denoise(run: Run, canvas: Canvas, options: DreamOptions, row_offset: int = 1) -> Iterator[Step]:
     """Write the masks of the canvas."""
-    times = torch.linspace(1, options.eps, options.steps + 1)
-    most = options.steps if options.threshold is None else int(canvas.masked.sum(-1).max())
-    for step in range(most):
+    masks = canvas.masked.sum(-1).tolist()
+    steps = [count if options.threshold is not None or options.steps is None else options.steps for count in masks]
+    for step in range(max(steps)):
         samples = canvas.open_samples()
         if not samples:
             break
-        share = None if step >= options.steps - 1 else 1 - times[step + 1] / times[step]
-        yield _step(run, canvas, samples, share, options, row_offset)
+        yield _step(run, canvas, samples, {sample: _share(step, steps[sample], options.eps) for sample in samples}, options, row_offset)
 
 
-def _step(run: Run, canvas: Canvas, samples: list[int], share: Tensor | None, options: DreamOptions, row_offset: int) -> Step:
+def _share(step: int, steps: int, eps: float) -> Tensor | None:
+    """The share of a sample's masks that a step writes, in float32 as published; None for all that is left."""
+    times = torch.linspace(1, eps, steps + 1)
+    return None if step >= steps - 1 else 1 - times[step + 1] / times[step]
+
+
+def _step(run: Run, canvas: Canvas, samples: list[int], shares: dict[int, Tensor | None], options: DreamOptions, row_offset: int) -> Step:
     asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked)
     logits = run(asked)
     assert asked.wanted_rows is not None
@@ -45,7 +50,7 @@ def _step(run: Run, canvas: Canvas, samples: list[int], share: Tensor | None, op
     for at, sample in enumerate(samples):
         positions = canvas.masked[sample].nonzero()[:, 0].tolist()
         rows = logits[at, [place[max(position - row_offset, 0)] for position in positions]]
-        generator = canvas.generators[sample]
+        generator, share = canvas.generators[sample], shares[sample]
         if options.order == "origin":
             kept = _each_by_itself(len(positions), share, generator)
             positions, rows = [positions[index] for index in kept], rows[kept]

@@ -31,6 +31,10 @@ class LladaOptions:
         _check_probability("threshold", self.threshold)
         if self.threshold is not None and self.remasking == "random":
             raise Refusal("threshold compares probabilities, and remasking='random' ranks by chance; choose one of the two.")
+        if self.block_length is not None and self.gen_length == 0:
+            raise Refusal(
+                "block_length divides what is written after a prompt; with gen_length=0 the masks inside the prompt are one block."
+            )
         if self.block_length is not None and (self.block_length < 1 or self.gen_length % self.block_length):
             raise Refusal(f"block_length={self.block_length} does not divide gen_length={self.gen_length}; choose one that does.")
         if self.threshold is None and self.steps % self.blocks:
@@ -53,7 +57,7 @@ class DreamOptions:
     """Dream's loop: one block, a fixed share of the masks at each step."""
 
     gen_length: int = 32
-    steps: int = 32
+    steps: int | None = None  # one for each mask of the sample
     order: str = "entropy"  # or "maskgit_plus", "topk_margin", "origin" (published default)
     order_temperature: float = 0.0  # above 0 the order is drawn, not ranked
     temperature: float = 0.0
@@ -63,7 +67,7 @@ class DreamOptions:
     threshold: float | None = None  # as for LLaDA
 
     def __post_init__(self) -> None:
-        _check_lengths(self.gen_length, self.steps)
+        _check_lengths(self.gen_length, 1 if self.steps is None else self.steps)
         _check_choice("order", self.order, ("entropy", "maskgit_plus", "topk_margin", "origin"))
         _check_at_least("temperature", self.temperature, 0)
         _check_at_least("order_temperature", self.order_temperature, 0)

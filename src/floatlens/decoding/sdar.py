@@ -91,14 +91,14 @@ class _Frame:
             inside[sample, stop - self.block_length : stop] = True
         return inside
 
-    def denoising_pass(self, block: int, samples: list[int]) -> Pass:
-        return self._pass(block * self.block_length, (block + 1) * self.block_length, is_step=True, samples=samples)
+    def denoising_pass(self, block: int) -> Pass:
+        return self._pass(block * self.block_length, (block + 1) * self.block_length, is_step=True)
 
     def store(self, start: int, stop: int) -> Pass:
         """A pass that stores the keys and values of finished blocks."""
-        return self._pass(start, stop, is_step=False, samples=list(range(self.canvas.samples)))
+        return self._pass(start, stop, is_step=False)
 
-    def _pass(self, start: int, stop: int, *, is_step: bool, samples: list[int]) -> Pass:
+    def _pass(self, start: int, stop: int, *, is_step: bool) -> Pass:
         shape = (self.canvas.samples, stop - start)
         tokens = torch.zeros(shape, dtype=torch.long, device=self.canvas.tokens.device)
         masked = torch.zeros_like(tokens, dtype=torch.bool)
@@ -127,7 +127,7 @@ class _Frame:
 
 
 def _step(run: Run, canvas: Canvas, frame: _Frame, block: int, samples: list[int], planned: int, options: SdarOptions) -> Step:
-    asked = frame.denoising_pass(block, samples)
+    asked = frame.denoising_pass(block)
     logits = run(asked)
     frame.cache.crop(-asked.tokens.shape[1])
     written, confidence = {}, {}

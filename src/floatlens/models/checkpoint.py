@@ -68,6 +68,8 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Refusal(f"{index.name} of {self.name} does not say which file holds which tensor. Download it again.") from None
         missing = [name for name in named if not (self.folder / name).is_file()]
+        if len(missing) == len(named):
+            return []  # only described here, not fetched
         if missing:
             raise Refusal(
                 f"{self.name} is incomplete: {', '.join(missing[:3])} {'is' if len(missing) == 1 else 'are'} missing "
@@ -106,7 +108,7 @@ class Checkpoint:
             return
         pickled = sorted(file.name for file in self.folder.iterdir() if _PICKLED.match(file.name))
         if not pickled:
-            raise Refusal(f"{self.name} has no weights: there is no .safetensors file in {self.folder}.")
+            raise Refusal(f"{self.name} has no weights: there is no .safetensors file in {self.folder}. Download it whole.")
         if not allow_pickle:
             raise Refusal(
                 f"{self.name} has only pickled weights ({pickled[0]}), which can run any code when they are opened. Convert them to safetensors, or say "
@@ -127,10 +129,12 @@ def find_checkpoint(
     if text.lower() in BUNDLED:
         return Checkpoint(text.lower(), BUNDLED[text.lower()](), None)
     path = Path(text).expanduser()
+    if path.exists() and revision is not None:
+        raise Refusal(f"{text} is on this machine and has no revisions; leave revision={revision!r} out, or give a hub name.")
     if path.is_dir():
-        return Checkpoint(text, path, revision)
+        return Checkpoint(text, path, None)
     if path.is_file():
-        return Checkpoint(text, _converted_file(path), revision)
+        return Checkpoint(text, _converted_file(path), None)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", text) or text.startswith(("./", "../")):
         raise Refusal(_unknown(text))
     return _from_hub(text, revision, weights, trust_remote_code, allow_pickle)
@@ -145,8 +149,11 @@ def _unknown(text: str) -> str:
 def _converted_file(path: Path) -> Path:
     key = f"{path.stat().st_size}-{path.stat().st_mtime_ns}"
     if path.suffix == ".gguf":
+        key = f"{key}-{gguf.CONVERSION_VERSION}"
         return converted(path.stem, key, lambda folder: gguf.convert(path, folder))
     if path.suffix == ".bin":
+        tokenizers = sorted(path.parent.glob("tok*.bin"))
+        key = "-".join([key, *(str(file.stat().st_mtime_ns) for file in tokenizers), str(llama2c.CONVERSION_VERSION)])
         return converted(path.stem, key, lambda folder: llama2c.convert(path, None, folder))
     raise Refusal(
         f"{path} is not a kind of file that floatlens reads. It reads checkpoint folders (safetensors), .gguf files and llama2.c .bin files."

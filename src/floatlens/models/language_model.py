@@ -7,10 +7,12 @@ import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, GenerationConfig
@@ -126,6 +128,7 @@ class LanguageModel:
             Those of the sampler: temperature, threshold, block_length, ... An unknown one is refused, with the list.
         """
         encoded = [self.encode(prompt, chat=chat) for prompt in as_list(prompts)]
+        refuse_batch_size(batch_size)
         if self.sampler is None and sampler is None:
             return self._generate_by_itself(encoded, gen_length, seed, progress, options if steps is None else {**options, "steps": steps})
         chosen = self.options(encoded, gen_length, steps, sampler, options)
@@ -239,10 +242,14 @@ class LanguageModel:
         everything = {**(self.sampler_defaults if sampler == self.sampler else {}), **given, "gen_length": gen_length}
         if steps is not None:
             everything["steps"] = steps
-        elif sampler in ("llada", "dream"):
-            mask = -1 if self.mask_token_id is None else self.mask_token_id
-            masks = max((prompt.tokens.count(mask) for prompt in encoded), default=0)
+        elif sampler == "llada":
+            masks = max(prompt.tokens.count(-1 if self.mask_token_id is None else self.mask_token_id) for prompt in encoded)
             everything["steps"] = gen_length or max(masks, 1)
+        elif sampler == "dream" and gen_length:
+            everything["steps"] = gen_length
+        for option in ("forbid_eos", "eos_last"):
+            if everything.get(option) and not self.end_tokens:
+                raise Refusal(f"{option} is asked for, but {self.name} has no end token that it could keep back.")
         options = make_options(sampler, everything)
         self._refuse_unfit_prompts(encoded, options)
         return options
@@ -280,11 +287,15 @@ class LanguageModel:
 
     def most_steps(self, encoded: Sequence[EncodedPrompt], options: Options, batch_size: int) -> int:
         """How many steps all batches take at most."""
-        batches = -(-len(encoded) // batch_size)
-        if isinstance(options, LladaOptions | DreamOptions) and options.threshold is None:
-            return batches * options.steps
+        return -(-len(encoded) // batch_size) * self.steps_at_most(encoded, options)
+
+    def steps_at_most(self, encoded: Sequence[EncodedPrompt], options: Options) -> int:
+        """How many steps any one of the prompts takes at most."""
+        if isinstance(options, LladaOptions | DreamOptions) and options.threshold is None and options.steps is not None:
+            return options.steps
+        masks = max(prompt.tokens.count(-1 if self.mask_token_id is None else self.mask_token_id) for prompt in encoded)
         extra = options.block_length if isinstance(options, SdarOptions) else 0
-        return batches * (options.gen_length + extra)
+        return (options.gen_length or masks) + extra
 
     def new_cache(self) -> DynamicCache:
         return DynamicCache(config=self.config)
@@ -338,6 +349,8 @@ class LanguageModel:
 
     def _refuse_unfit_prompts(self, encoded: Sequence[EncodedPrompt], options: Options) -> None:
         limit = getattr(self.config, "max_position_embeddings", None)
+        if isinstance(limit, int) and "roberta" in str(getattr(self.config, "model_type", "")):
+            limit -= self.config.pad_token_id + 1  # its positions begin behind the padding token's
         vocabulary = getattr(self.config, "vocab_size", None)
         for number, prompt in enumerate(encoded):
             length = len(prompt.tokens) + options.gen_length + len(self.suffix)
@@ -399,15 +412,21 @@ class LanguageModel:
         return named
 
 
+def refuse_batch_size(batch_size: int) -> None:
+    """Refuse a number of prompts to run together that is none."""
+    if batch_size < 1:
+        raise Refusal(f"batch_size={batch_size}: at least one prompt must run at a time.")
+
+
 def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
     """One prompt or several, as a list of prompts."""
     given: Any = prompts
-    if isinstance(given, Tensor):
-        return list(given) if given.dim() == 2 else [given]
+    if isinstance(given, Tensor | np.ndarray):
+        return list(given) if given.ndim == 2 else [given]
     if (
         isinstance(given, str)
         or not isinstance(given, Sequence)
-        or (given and (isinstance(given[0], int) or (isinstance(given[0], dict) and "role" in given[0])))
+        or (given and (isinstance(given[0], Integral) or (isinstance(given[0], dict) and "role" in given[0])))
     ):
         given = [given]
     if not given:

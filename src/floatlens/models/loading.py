@@ -16,7 +16,7 @@ import psutil
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from floatlens.errors import Refusal
@@ -153,7 +153,11 @@ def with_mask_token(checkpoint: Checkpoint, blueprint: Blueprint, tokenizer: Any
         end_tokens += as_tokens(tokenizer.eos_token_id) if blueprint.family != "masked-lm" else ()
         closing = (getattr(tokenizer, name, None) for name in blueprint.suffix_names)
         suffix = suffix or as_tokens(next((token for token in closing if token is not None), None))
+    if blueprint.sampler == "autoregressive" and checkpoint.has("generation_config.json"):
+        end_tokens += as_tokens(GenerationConfig.from_pretrained(checkpoint.folder).eos_token_id)
     blueprint = replace(blueprint, end_tokens=tuple(dict.fromkeys(end_tokens)), suffix=suffix)
+    if given is not None and blueprint.sampler == "autoregressive":
+        raise Refusal(f"{checkpoint.name} is an autoregressive model and has no mask token; leave mask_token_id (--mask-token-id) out.")
     if blueprint.sampler == "autoregressive" or (blueprint.sampler is None and blueprint.mask_token_id is None):
         return blueprint
     mask = next((token for token in (given, blueprint.mask_token_id, getattr(tokenizer, "mask_token_id", None)) if token is not None), None)

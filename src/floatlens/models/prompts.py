@@ -6,8 +6,10 @@ tokens like " Paris" begin with the blank before the word.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from floatlens.errors import Refusal
@@ -53,10 +55,10 @@ class EncodedPrompt:
 
 def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffix: Sequence[int] = ()) -> EncodedPrompt:
     """The prompt in tokens, through the tokenizer's chat template where it has one (unless `chat` says otherwise)."""
-    if isinstance(prompt, Tensor):
+    if isinstance(prompt, Tensor | np.ndarray):
         prompt = prompt.flatten().tolist()
-    if not isinstance(prompt, str | Prompt) and all(isinstance(token, int) for token in prompt):
-        return _of_tokens(list(prompt), tokenizer)  # type: ignore[arg-type]  # all are ints
+    if not isinstance(prompt, str | Prompt) and all(isinstance(token, Integral) for token in prompt):
+        return _of_tokens([int(token) for token in prompt], tokenizer, suffix)  # type: ignore[arg-type]  # all are ints
     if tokenizer is None:
         raise Refusal(
             "This model has no tokenizer, so it cannot read text. Give prompts as lists of token ids, or load it with its tokenizer files."
@@ -71,10 +73,16 @@ def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffi
     return _of_conversation(messages, [message["content"] for message in messages], {}, tokenizer)
 
 
-def _of_tokens(tokens: list[int], tokenizer: Any) -> EncodedPrompt:
+def _of_tokens(tokens: list[int], tokenizer: Any, suffix: Sequence[int]) -> EncodedPrompt:
+    tokens = tokens[: len(tokens) - _closing(tokens, suffix)]
     text = "" if tokenizer is None else tokenizer.decode([token for token in tokens if 0 <= token < len(tokenizer)])
     nowhere = [-1] * len(tokens)
     return EncodedPrompt(text, tokens, nowhere, nowhere, [False] * len(tokens), {"prompt": [True] * len(tokens)})
+
+
+def _closing(tokens: Sequence[int], suffix: Sequence[int]) -> int:
+    """How many tokens at the end are the suffix, which will stand after the masks."""
+    return len(suffix) if suffix and list(tokens[-len(suffix) :]) == list(suffix) else 0
 
 
 def _of_text(prompt: Prompt, tokenizer: Any, chat: bool | None, suffix: Sequence[int]) -> EncodedPrompt:
@@ -137,8 +145,8 @@ def _tokenised(
     """`own` are the spans that are the user's; everything else is the template's."""
     encoded = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True)
     tokens, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
-    if suffix and tokens[-len(suffix) :] == list(suffix):  # it will stand after the masks
-        tokens, offsets = tokens[: -len(suffix)], offsets[: -len(suffix)]
+    kept = len(tokens) - _closing(tokens, suffix)
+    tokens, offsets = tokens[:kept], offsets[:kept]
     starts = [start if stop > start else -1 for start, stop in offsets]
     stops = [stop if stop > start else -1 for start, stop in offsets]
     template = [not any(start < stop <= last for start, last in own) for stop in stops]

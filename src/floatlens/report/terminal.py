@@ -43,7 +43,7 @@ def _heading(trace: Trace, path: str, sample: int, own: xr.Dataset) -> Text:
     text.append(f"{Path(path).name}", style="bold")
     text.append(
         f"  {said['model']} ({said['family']}, {said['dtype']}, seed {said['seed']}{edited}), sample {sample} of {len(trace)}: {own.sizes['step']} steps, "
-        f"{own.sizes['layer']} layers, {said['heads']} heads, {own.sizes['position']} tokens\n"
+        f"{said['layers']} layers, {said['heads']} heads, {own.sizes['position']} tokens\n"
     )
     return text
 

@@ -56,22 +56,30 @@ def trace_estimate(
     >>> round(trace_estimate(llada, [512], 32, Detail()).disk / 1e6)
     263
     """
-    of_samples = [_bytes(config, length, steps, detail, regions, autoregressive) for length in lengths]
+    of_samples = [_bytes(config, length, steps, detail, regions) for length in lengths]
     longest = max(lengths)
-    held = 0 if autoregressive else 2 * config.num_hidden_layers * config.hidden_size * longest * itemsize * batch_size
+    if autoregressive:  # one pass holds all steps of a sample, heads not yet averaged
+        every_head = Detail(
+            {name: "head" if value == "layer" else value for name, value in detail.kept.items()},
+            detail.groups,
+            detail.top_keys,
+            detail.patterns,
+        )
+        at_once = 3 * _bytes(config, longest, steps, every_head, regions)
+        return Estimate(len(lengths), steps, longest, sum(of_samples), sum(of_samples) + at_once, max(of_samples) * batch_size + at_once)
+    held = 2 * config.num_hidden_layers * config.hidden_size * longest * itemsize * batch_size
     shard = min(1.0, STEPS_PER_SHARD / steps)
     streamed = int(max(of_samples) * batch_size * shard * 2)  # one copy collected, one being written
     return Estimate(len(lengths), steps, longest, sum(of_samples), sum(of_samples) + held, streamed + held)
 
 
 def estimate(
-    lm: LanguageModel, encoded: Sequence[Any], gen_length: int, steps: int | None, detail: Detail, regions: int, batch_size: int
+    lm: LanguageModel, encoded: Sequence[Any], gen_length: int, steps: int, detail: Detail, regions: int, batch_size: int
 ) -> Estimate:
     """For prompts that are about to be traced."""
     autoregressive = lm.sampler == "autoregressive"
     lengths = [len(prompt.tokens) + gen_length + len(lm.suffix) for prompt in encoded]
-    taken = gen_length if steps is None or autoregressive else steps
-    return trace_estimate(lm.config, lengths, max(taken, 1), detail, regions, batch_size, lm.dtype.itemsize, autoregressive)
+    return trace_estimate(lm.config, lengths, max(steps, 1), detail, regions, batch_size, lm.dtype.itemsize, autoregressive)
 
 
 def seconds(lm: LanguageModel, size: Estimate) -> float:
@@ -109,7 +117,7 @@ def refuse_too_large(size: Estimate, path: str | PathLike[str] | None) -> None:
             )
 
 
-def _bytes(config: Any, length: int, steps: int, detail: Detail, regions: int, autoregressive: bool) -> int:
+def _bytes(config: Any, length: int, steps: int, detail: Detail, regions: int) -> int:
     layers, heads, groups = config.num_hidden_layers, config.num_attention_heads, len(detail.groups)
 
     def of_heads(name: str) -> int:

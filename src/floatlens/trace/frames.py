@@ -24,6 +24,7 @@ class Place:
     row: int  # of the batch
     offset: int  # padding before the text
     past: int  # position, in the forward's count, of its first query
+    width: int  # positions of the forward, cached ones included; keys behind them were appended by an edit
     length: int  # of the sample's text
 
 
@@ -36,7 +37,8 @@ def attention_arrays(seen: xr.Dataset, place: Place, detail: Detail, *, counts_p
         for name in names:
             if name in seen:
                 per_head = detail.per_head(kind) if name not in COUNTS else counts_per_head
-                arrays[name] = _own_axes(_by_head(name, seen, place.row, per_head, counts_per_layer), place)
+                dims, array = _own_axes(_by_head(name, seen, place.row, per_head, counts_per_layer), place)
+                arrays[name] = (dims, _out_of_sight(array, place) if name in ("mass", "visible") else array)
     if "pattern" in seen:
         arrays["pattern"] = _own_axes(seen["pattern"].variable.isel(sample=place.row), place)
     return arrays
@@ -60,6 +62,13 @@ def _by_head(name: str, seen: xr.Dataset, row: int, per_head: bool, per_layer: b
     return values
 
 
+def _out_of_sight(array: np.ndarray, place: Place) -> np.ndarray:
+    """Keys that a sliding-window cache has forgotten exist, and nobody sees them: 0, not NaN."""
+    there = np.arange(array.shape[-1]) < place.width - place.offset
+    row_exists = ~np.isnan(array).all(axis=-1, keepdims=True)
+    return np.where(np.isnan(array) & there & row_exists, np.float32(0), array)
+
+
 def mean_over_heads(array: np.ndarray, axis: int) -> np.ndarray:
     """The mean over the heads that exist; NaN where none does."""
     there = ~np.isnan(array)
@@ -71,7 +80,7 @@ def _own_axes(values: xr.Variable, place: Place) -> tuple[tuple[str, ...], np.nd
     array = values.values
     for axis, name in enumerate(values.dims):
         if name == "key":
-            array = shifted(array, axis, place.offset, place.length)
+            array = shifted(array[..., : place.width], axis, place.offset, place.length)  # the key axis is always the last
         elif name == "query":
             array = shifted(array, axis, place.offset - place.past, place.length)
     return tuple(map(str, values.dims)), np.array(array)  # a copy: set_dims makes views that repeat one value

@@ -1,4 +1,4 @@
-"""An autoregressive model's trace from one pass over its finished text.
+"""An autoregressive model's trace from one pass over its finished text, one sample at a time.
 
 Row i of a causal model never changes once it is written, so one pass gives every step's new row, exactly: for an unedited model whose rotary embedding
 does not depend on the length. Everything else is traced step by step. What a later row would see does not exist yet at a step, and is NaN. Step 0 also
@@ -46,22 +46,22 @@ def trace_finished(
     lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]
 ) -> tuple[list[tuple[Arrays, Favourites]], xr.Dataset]:
     """The attention of every step, by sample, with a leading step axis, and the favourite keys; and the rows as they were seen."""
-    seen = _run_once(lm, canvas, detail, regions)
-    results = []
+    results, seen = [], None
     for sample, (length, start) in enumerate(zip(canvas.lengths, canvas.start, strict=True)):
-        text = _Text(sample, start, length)
+        seen = _run_once(lm, canvas.only(sample), detail, {name: inside[sample : sample + 1, :length] for name, inside in regions.items()})
+        text = _Text(start, length)
         arrays = _grouped(seen, text, detail, counts_per_layer=layers_differ(lm))
         if detail.keeps("norms"):
             arrays |= _norms(seen, text, detail)
         if detail.keeps("flow"):
-            inside = np.stack([region[sample, :length].cpu().numpy() for region in regions.values()])
-            arrays |= _flow(seen, text, inside, detail)
+            arrays |= _flow(seen, text, np.stack([region[sample, :length].cpu().numpy() for region in regions.values()]), detail)
         if detail.patterns:
             arrays["pattern"] = _patterns(seen, text)
         favourites = Favourites(length, detail.top_keys)
         if detail.keeps("top_keys"):
-            favourites.add(seen.steps, sample, range(start, length), offset=0)
+            favourites.add(seen.steps, 0, range(start, length), offset=0, width=length)
         results.append((arrays, favourites))
+    assert seen is not None
     return results, seen.steps
 
 
@@ -69,7 +69,6 @@ def trace_finished(
 class _Text:
     """A sample's text: step t is row `start - 1 + t`."""
 
-    sample: int
     start: int
     length: int
 
@@ -80,19 +79,13 @@ class _Text:
 
 def _run_once(lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]) -> _Seen:
     device = canvas.tokens.device
-    longest = max(canvas.lengths) - 1
-    real = torch.arange(longest, device=device) < torch.tensor(canvas.lengths, device=device)[:, None] - 1
-    written = [length - start for length, start in zip(canvas.lengths, canvas.start, strict=True)]
-    rows = torch.zeros(canvas.samples, max(written), dtype=torch.long, device=device)
-    groups = torch.zeros(max(written), canvas.samples, max(written), dtype=torch.bool, device=device)
-    for sample, steps in enumerate(written):
-        rows[sample, :steps] = torch.arange(steps, device=device) + canvas.start[sample] - 1
-        groups[range(steps), sample, range(steps)] = True
+    (length,), (start,) = canvas.lengths, canvas.start
+    rows, prompt_rows = torch.arange(start - 1, length - 1, device=device)[None], torch.arange(start, device=device)[None]
+    each = torch.eye(length - start, dtype=torch.bool, device=device)[:, None]
     workspace = Workspace(BLOCK_ENTRIES)
-    of_steps = rows_recorder(rows, {str(step): group for step, group in enumerate(groups)}, detail, workspace)
-    prompt_rows = torch.arange(max(canvas.start), device=device).expand(canvas.samples, -1)
-    in_prompt = prompt_rows < torch.tensor(canvas.start, device=device)[:, None]
-    of_prompt = rows_recorder(prompt_rows, {"prompt": in_prompt}, replace(detail, patterns=()), workspace, with_flow=True)
+    of_steps = rows_recorder(rows, {str(step): row for step, row in enumerate(each)}, detail, workspace)
+    everyone = {"prompt": torch.ones_like(prompt_rows, dtype=torch.bool)}
+    of_prompt = rows_recorder(prompt_rows, everyone, replace(detail, patterns=()), workspace, with_flow=True)
     step_records: list[CallRecord] = []
     prompt_records: list[CallRecord] = []
 
@@ -106,8 +99,8 @@ def _run_once(lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[s
         ["norms"] if detail.keeps("norms") else [],
         detail.patterns,
         groups=None,
-        regions={name: inside[:, :longest] for name, inside in regions.items()} if detail.keeps("flow") else None,
-        padding=lambda _forward: real,
+        regions={name: inside[:, : length - 1] for name, inside in regions.items()} if detail.keeps("flow") else None,
+        padding=lambda _forward: torch.ones(1, length - 1, dtype=torch.bool, device=device),
         layers=None,
         edits=(),
         step_on=lm.module,
@@ -115,8 +108,9 @@ def _run_once(lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[s
         block_entries=BLOCK_ENTRIES,
         on_call=reduce_at_once,
     )
-    tokens = canvas.tokens[:, :longest].masked_fill(~real, 0)  # what was never written is no token
-    asked = Pass(list(range(canvas.samples)), tokens, real, torch.zeros_like(real), torch.tensor([0], device=device))
+    tokens = canvas.tokens[:, : length - 1]
+    real = torch.ones_like(tokens, dtype=torch.bool)
+    asked = Pass([0], tokens, real, torch.zeros_like(real), torch.tensor([0], device=device))
     with tap:
         lm.run_pass(asked)
     return _Seen(
@@ -147,7 +141,7 @@ def _grouped(seen: _Seen, text: _Text, detail: Detail, *, counts_per_layer: bool
 
 def _values(seen: xr.Dataset, name: str, text: _Text, per_head: bool, counts_per_layer: bool) -> tuple[tuple[str, ...], np.ndarray]:
     """One sample of a variable, heads averaged where layers are kept."""
-    values = seen[name].variable.isel(sample=text.sample)
+    values = seen[name].variable.isel(sample=0)
     if name in COUNTS and not counts_per_layer:
         values = values.isel(layer=0)
     dims, array = tuple(map(str, values.dims)), values.values
@@ -180,7 +174,7 @@ def _norms(seen: _Seen, text: _Text, detail: Detail) -> Arrays:
     assert seen.all_rows is not None
     arrays: Arrays = {}
     for name in VARIABLES["norms"]:
-        values = seen.all_rows[name].variable.isel(sample=text.sample)
+        values = seen.all_rows[name].variable.isel(sample=0)
         dims, array = tuple(map(str, values.dims)), values.values
         if not detail.per_head("norms"):
             dims, array = ("layer", dims[-1]), mean_over_heads(array, dims.index("head"))
@@ -199,13 +193,13 @@ def _flow(seen: _Seen, text: _Text, inside: np.ndarray, detail: Detail) -> Array
     keys = seen.steps.sizes["key"]
     into = inside[:, :keys].astype(np.float32)  # (key region, key)
     from_row = inside[:, text.start - 1 : text.length - 1].T.astype(np.float32)  # (step, query region)
-    mass = np.nan_to_num(seen.steps["mass"].variable.isel(sample=text.sample).values)[:, :, : text.steps, : into.shape[1]]
-    even = (seen.steps["null"].variable * seen.steps["visible"].variable).isel(sample=text.sample)
+    mass = np.nan_to_num(seen.steps["mass"].variable.isel(sample=0).values)[:, :, : text.steps, : into.shape[1]]
+    even = (seen.steps["null"].variable * seen.steps["visible"].variable).isel(sample=0)
     null = np.nan_to_num(even.values)[..., : text.steps, : into.shape[1]]
     flow = np.einsum("lhsk,rk,sq->slhqr", mass, into, from_row)
     flow_null = np.einsum("lsk,rk,sq->slqr", null, into, from_row)
     rows = np.repeat(from_row[:, None], flow.shape[1], axis=1)
-    first = seen.prompt.isel(sample=text.sample)
+    first = seen.prompt.isel(sample=0)
     flow[0], flow_null[0], rows[0] = first["flow"].values, first["flow_null"].values, first["region_rows"].values
     regions = ("query_region", "key_region")
     if detail.per_head("flow"):
@@ -225,7 +219,7 @@ def _flow(seen: _Seen, text: _Text, inside: np.ndarray, detail: Detail) -> Array
 def _patterns(seen: _Seen, text: _Text) -> tuple[tuple[str, ...], np.ndarray]:
     """Full patterns of chosen heads: the rows that each step computes, over the keys that exist then."""
     assert seen.all_rows is not None
-    whole = seen.all_rows["pattern"].variable.isel(sample=text.sample).values[:, : text.length - 1, : text.length - 1]
+    whole = seen.all_rows["pattern"].variable.isel(sample=0).values[:, : text.length - 1, : text.length - 1]
     result = np.full((text.steps, len(whole), text.length, text.length), np.nan, np.float32)
     result[0, :, : text.start, : text.start] = whole[:, : text.start, : text.start]
     for step in range(1, text.steps):

@@ -217,14 +217,14 @@ def _arrays(
     *,
     edited: bool,
 ) -> Arrays:
-    place = Place(0, 0, step.past, length)
+    place = Place(0, 0, step.past, step.past + len(step.tokens), length)
     per_layer = edited or layers_differ(lm)
     parts = [
         (_group_names(seen), attention_arrays(seen, place, detail, counts_per_layer=per_layer, counts_per_head=edited))
         for seen in (step.in_passing, step.predicting)
     ]
     if detail.keeps("top_keys"):
-        favourites.add(step.predicting, 0, (step.past + np.flatnonzero(step.committed)).tolist(), 0)
+        favourites.add(step.predicting, 0, (step.past + np.flatnonzero(step.committed)).tolist(), 0, place.width)
     return _canvas_arrays(step, prompt, final, length) | join_groups(parts, detail.groups)
 
 

@@ -23,7 +23,7 @@ from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.models.language_model import LanguageModel
 from floatlens.trace.frames import Arrays, Place, attention_arrays, join_groups
-from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
+from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
 
 
 @dataclass(eq=False)
@@ -34,8 +34,8 @@ class Favourites:
     ranks: int
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def add(self, seen: xr.Dataset, row: int, positions: Sequence[int], offset: int) -> None:
-        """Row `row` of the batch has filled these positions, in the order of the chosen rows."""
+    def add(self, seen: xr.Dataset, row: int, positions: Sequence[int], offset: int, width: int) -> None:
+        """Row `row` of the batch has filled these positions, in the order of the chosen rows; keys from `width` on are an edit's."""
         if not self.arrays:
             layers, heads = seen.sizes["layer"], seen.sizes["head"]
             shape = (layers, heads, self.length, self.ranks)
@@ -46,7 +46,7 @@ class Favourites:
             }
         for at, position in enumerate(positions):
             key = seen["top_key"].values[row, :, :, at]
-            self.arrays["top_key"][:, :, position] = np.where(key >= 0, key - offset, -1)
+            self.arrays["top_key"][:, :, position] = np.where(key >= width, APPENDED, np.where(key >= 0, key - offset, -1))
             self.arrays["top_weight"][:, :, position] = seen["top_weight"].values[row, :, :, at]
             self.arrays["top_retained"][:, :, position] = seen["top_retained"].values[row, :, :, at]
 
@@ -115,11 +115,12 @@ class Recorder:
         recorded = {}
         for sample in step.samples:
             row = step.asked.samples.index(sample)
-            place = Place(row, step.asked.offset[row] if step.asked.offset else 0, step.asked.past, self.canvas.lengths[sample])
+            width = step.asked.past + step.asked.tokens.shape[1]
+            place = Place(row, step.asked.offset[row] if step.asked.offset else 0, step.asked.past, width, self.canvas.lengths[sample])
             parts = [(self._in_passing, self._arrays(in_passing, place))]
             if predicting is not None:
                 if self.detail.keeps("top_keys"):
-                    self.favourites[sample].add(predicting, row, positions[sample], place.offset)
+                    self.favourites[sample].add(predicting, row, positions[sample], place.offset, width)
                 if "predicting" in self.detail.groups:
                     parts.append((("predicting",), self._arrays(predicting, place)))
             recorded[sample] = canvas_arrays(self.canvas, step, sample) | join_groups(parts, self.detail.groups)

@@ -21,11 +21,11 @@ from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Step
 from floatlens.decoding.options import AutoregressiveOptions, Options
 from floatlens.errors import Refusal
-from floatlens.models.language_model import LanguageModel, as_list, described
+from floatlens.models.language_model import LanguageModel, as_list, described, refuse_batch_size
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt
 from floatlens.models.tokenizing import token_text
 from floatlens.progress import progress_bar
-from floatlens.trace.estimate import estimate, refuse_too_large
+from floatlens.trace.estimate import estimate, refuse_too_large, size_in_words
 from floatlens.trace.frames import Arrays
 from floatlens.trace.one_pass import one_pass_is_exact, trace_finished
 from floatlens.trace.own_loop import record_own_loop
@@ -55,7 +55,12 @@ def record_trace(
     options: dict[str, Any],
 ) -> Trace:
     """See `LanguageModel.trace`."""
+    refuse_batch_size(batch_size)
     refuse_what_cannot_be_tapped(lm.module)
+    if not hasattr(lm.config, "num_hidden_layers"):
+        raise Refusal(
+            f"{type(lm.module).__name__} has no config that names its layers and heads, so it cannot be traced; fl.tap can watch it."
+        )
     encoded = [lm.encode(prompt, chat=chat) for prompt in as_list(prompts)]
     kept = make_detail(detail, groups, top_keys, patterns, autoregressive=lm.sampler == "autoregressive")
     _refuse_missing_heads(lm, kept)
@@ -63,7 +68,9 @@ def record_trace(
     own_options = options if steps is None else {**options, "steps": steps}
     chosen = None if own else lm.options(encoded, gen_length, steps, sampler, options)
     regions = region_names(encoded)
-    refuse_too_large(estimate(lm, encoded, gen_length, steps, kept, len(regions), batch_size), path)
+    taken = lm.steps_at_most(encoded, chosen) if chosen is not None else int(own_options.get("steps") or gen_length)
+    size = estimate(lm, encoded, gen_length, taken, kept, len(regions), batch_size)
+    refuse_too_large(size, path)
     said = {
         **_attributes(lm, seed, edits, kept, regions),
         "samples": len(encoded),
@@ -75,7 +82,7 @@ def record_trace(
     seen: dict[str, Any] = {}
     try:
         total = len(encoded) if chosen is None else lm.most_steps(encoded, chosen, batch_size)
-        with progress_bar(total, f"Tracing {lm.name}", show=progress) as advance:
+        with progress_bar(total, f"Tracing {lm.name} (at most {size_in_words(size.disk)})", show=progress) as advance:
             for first in range(0, len(encoded), 1 if chosen is None else batch_size):
                 batch = encoded[first : first + (1 if chosen is None else batch_size)]
                 samples = [_Sample(stores.new_sample(), prompt) for prompt in batch]
@@ -221,7 +228,11 @@ def _characters(lm: LanguageModel, prompt: EncodedPrompt, final: np.ndarray, wri
         return starts, stops, ""
     positions = np.flatnonzero(written)
     tokens = final[positions].tolist()
-    texts = [lm.tokenizer.decode(tokens[: count + 1], skip_special_tokens=False) for count in range(len(tokens))]
+    before = prompt.tokens[-1:]  # decoded along, so that the first token keeps the blank it begins with
+    known = lm.tokenizer.decode(before, skip_special_tokens=False) if before else ""
+    if known.endswith("\ufffd"):
+        before, known = [], ""
+    texts = [lm.tokenizer.decode([*before, *tokens[: count + 1]], skip_special_tokens=False)[len(known) :] for count in range(len(tokens))]
     if (positions < len(prompt.tokens)).any():  # masks inside the prompt: their characters are the prompt's
         return starts, stops, texts[-1]
     end = len(prompt.text)

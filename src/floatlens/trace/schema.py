@@ -8,8 +8,8 @@ from floatlens.errors import Refusal
 SCHEMA_VERSION = 1
 STEPS_PER_SHARD = 32
 
-AXES = ("sample", "step", "layer", "chosen", "head", "group", "query_region", "key_region", "region", "query", "key", "position", "rank")
 
+APPENDED = -2  # in `top_key`: a key that an edit has added
 NOTHING, PROMPT, MASKED, COMMITTED_NOW, COMMITTED_BEFORE = range(5)
 STATES = ("padding", "prompt", "masked", "committed now", "committed before")
 
@@ -88,4 +88,7 @@ def make_detail(
             raise Refusal(f"There is no query group {name!r} here; the groups are {', '.join(known)}.")
     if not chosen or len(set(chosen)) < len(chosen):
         raise Refusal("groups must name at least one query group, and each only once.")
-    return Detail(kept, chosen, top_keys, tuple((int(layer), int(head)) for layer, head in patterns))
+    pairs = sorted((int(layer), int(head)) for layer, head in patterns)
+    if len(set(pairs)) < len(pairs):
+        raise Refusal("patterns names a head twice; name each (layer, head) pair once.")
+    return Detail(kept, chosen, top_keys, tuple(pairs))

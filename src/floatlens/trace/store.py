@@ -20,6 +20,7 @@ from floatlens.errors import Refusal
 from floatlens.trace.frames import Arrays
 from floatlens.trace.schema import STEPS_PER_SHARD
 
+LARGE_STEP = 1 << 20  # bytes: arrays without a layer axis whose steps are larger are chunked by step
 _COMPRESSION = BloscCodec(cname="zstd", clevel=1, shuffle="shuffle")
 
 
@@ -86,10 +87,8 @@ class SampleOnDisk:
                 stored.resize((before + len(array), *stored.shape[1:]))
                 stored[before:] = array
                 continue
-            if "layer" in dims:
-                chunk = tuple(1 if dim == "layer" else size for dim, size in zip(dims, array.shape, strict=True))
-            else:
-                chunk = array.shape
+            cut = "layer" if "layer" in dims else "step" if array[0].nbytes > LARGE_STEP else None
+            chunk = tuple(1 if dim == cut else size for dim, size in zip(dims, array.shape, strict=True))
             self._create(name, dims, array, chunk, array.shape)[...] = array
 
     def _create(self, name: str, dims: tuple[str, ...], array: np.ndarray, chunk: tuple[int, ...], shard: tuple[int, ...]) -> zarr.Array:
@@ -111,7 +110,8 @@ class TraceFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         refuse_taken(path)
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
+        self._complete = False
         self._temporary = self.path.with_name(f".{self.path.name}.writing-{os.getpid()}")
         shutil.rmtree(self._temporary, ignore_errors=True)
         self._root = zarr.open_group(self._temporary, mode="w", zarr_format=3)
@@ -124,13 +124,16 @@ class TraceFolder:
         with warnings.catch_warnings():  # readers that do not know consolidated metadata read the single files
             warnings.simplefilter("ignore", ZarrUserWarning)
             zarr.consolidate_metadata(self._temporary, zarr_format=3)
+        self._complete = True
         try:
             self._temporary.rename(self.path)
         except OSError as error:
             raise Refusal(f"The trace is complete in {self._temporary} but cannot be renamed to {self.path}: {error}.") from None
 
     def abandon(self) -> None:
-        """Leave nothing half-written behind."""
+        """Leave nothing half-written behind. (What is whole but could not be renamed stays.)"""
+        if self._complete:
+            return
         with contextlib.suppress(OSError):
             shutil.rmtree(self._temporary)
 
@@ -141,10 +144,11 @@ def refuse_taken(path: str | os.PathLike[str]) -> None:
         raise Refusal(
             f"A trace is written to a local folder; copy it to {path} afterwards. (It is read from there directly: fl.open_trace.)"
         )
-    if Path(path).exists():
+    path = Path(path).expanduser()
+    if path.exists():
         raise Refusal(f"{path} exists already; choose another name or remove it. A trace is never overwritten.")
-    if not Path(path).absolute().parent.is_dir():
-        raise Refusal(f"There is no folder {Path(path).parent} to write {Path(path).name} into.")
+    if not path.absolute().parent.is_dir():
+        raise Refusal(f"There is no folder {path.parent} to write {path.name} into.")
 
 
 def _joined(parts: list[Arrays]) -> Arrays:

@@ -15,7 +15,7 @@ from zarr.errors import BaseZarrError
 
 from floatlens.errors import Refusal
 from floatlens.trace.lazy import RaggedArray
-from floatlens.trace.schema import AXES, SCHEMA_VERSION, STATES
+from floatlens.trace.schema import SCHEMA_VERSION, STATES
 from floatlens.trace.store import TraceFolder
 
 
@@ -132,7 +132,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
 
     `path` is a folder, or any fsspec URL ("s3://bucket/run.zarr", "https://...", "memory://...").
     """
-    text = os.fspath(path)
+    text = os.path.expanduser(os.fspath(path))
     if "://" not in text and not os.path.isdir(text):
         raise Refusal(f"There is no trace at {text}: it is not a folder.")
     try:
@@ -157,6 +157,4 @@ def _sample(root: zarr.Group, number: int) -> SampleArrays:
 
 
 def _axes(array: Any) -> tuple[str, ...]:
-    names = tuple(array.metadata.dimension_names)
-    assert all(name in AXES for name in names)
-    return names
+    return tuple(array.metadata.dimension_names)
