@@ -7,7 +7,7 @@ missing, surplus or mismatched tensor is an error: a layer left random gives pla
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -191,7 +191,7 @@ def torch_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
 
 def on_meta_device(blueprint: Blueprint, trust_remote_code: bool = False) -> nn.Module:
     """The module without weights: nothing is read, nothing is allocated."""
-    with torch.device("meta"):
+    with torch.device("meta"), _attention_must_be_visible():
         if hasattr(blueprint.model_class, "from_config"):
             extra = {"trust_remote_code": True} if trust_remote_code else {}
             return blueprint.model_class.from_config(blueprint.config, attn_implementation="sdpa", **extra)
@@ -257,7 +257,7 @@ def _read_weights(
         options["trust_remote_code"] = True
     if blueprint.renames:
         options["key_mapping"] = dict(blueprint.renames)
-    with _progress_only_above(checkpoint.bytes):
+    with _progress_only_above(checkpoint.bytes), _attention_must_be_visible():
         module, read = blueprint.model_class.from_pretrained(
             checkpoint.folder,
             config=blueprint.config,
@@ -287,7 +287,21 @@ def _refuse_two_embeddings(checkpoint: Checkpoint, module: Any) -> None:
 
 
 @contextmanager
-def _progress_only_above(size: int) -> Any:
+def _attention_must_be_visible() -> Iterator[None]:
+    """Some classes of transformers have no attention through SDPA (soft caps, kernels of their own), and say so in many words."""
+    try:
+        yield
+    except ValueError as error:
+        if "scaled_dot_product_attention" not in str(error):
+            raise
+        raise Refusal(
+            f"{str(error).split()[0]} has no attention through scaled_dot_product_attention in transformers (it caps its scores, or has a kernel of its own), so where "
+            "it looks cannot be seen. Llama, Qwen, Gemma 3 and their kin can be traced."
+        ) from None
+
+
+@contextmanager
+def _progress_only_above(size: int) -> Iterator[None]:
     """transformers' own progress bar where loading takes a while, silence where it does not."""
     level = transformers_logging.get_verbosity()
     was_shown = transformers.utils.logging.is_progress_bar_enabled()
