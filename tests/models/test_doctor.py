@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,8 @@ def test_token_ids_may_be_numpys() -> None:
     lm = fl.load(STORIES)
     ids = lm.encode("Once upon a time").tokens
     expected = lm.generate([ids], gen_length=4, progress=False)[0].tokens
-    for given in (np.array(ids), [np.int64(token) for token in ids], np.array([ids]), tuple(ids)):
+    ways: list[Any] = [np.array(ids), [np.int64(token) for token in ids], np.array([ids]), tuple(ids)]
+    for given in ways:
         assert lm.generate(given, gen_length=4, progress=False)[0].tokens == expected
 
 

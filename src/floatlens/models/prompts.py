@@ -38,7 +38,7 @@ class Prompt:
                 raise Refusal(f"A region cannot be called {name!r}: floatlens adds one of that name itself.")
 
 
-AnyPrompt = str | Prompt | Sequence[Message] | Sequence[int] | Tensor
+AnyPrompt = str | Prompt | Sequence[Message] | Sequence[int] | Tensor | np.ndarray
 
 
 @dataclass(frozen=True)
