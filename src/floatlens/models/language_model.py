@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache, GenerationConfig
+from transformers import DynamicCache
 
 from floatlens.capture.edits import Edit
 from floatlens.decoding import autoregressive, dream, llada, sdar
 from floatlens.decoding.canvas import Canvas, Pass, Run, Step, blank_canvas
 from floatlens.decoding.options import AutoregressiveOptions, DreamOptions, LladaOptions, Options, SdarOptions, make_options
 from floatlens.errors import Refusal
+from floatlens.models.fitting import refuse_unfit_prompts
+from floatlens.models.own_generate import own_generate
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
 from floatlens.progress import progress_bar
 
 if TYPE_CHECKING:
     from floatlens.trace.trace import Trace
-
-
-_TRANSFORMERS_NAMES = {"gen_length": "max_new_tokens", "steps": "max_denoising_steps"}
 
 
 @dataclass(frozen=True)
@@ -251,7 +250,7 @@ class LanguageModel:
             if everything.get(option) and not self.end_tokens:
                 raise Refusal(f"{option} is asked for, but {self.name} has no end token that it could keep back.")
         options = make_options(sampler, everything)
-        self._refuse_unfit_prompts(encoded, options)
+        refuse_unfit_prompts(self, encoded, options)
         return options
 
     def canvas(self, batch: Sequence[EncodedPrompt], options: Options, first_seed: int) -> Canvas:
@@ -347,69 +346,17 @@ class LanguageModel:
         end = next((at for at, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
         return "" if self.tokenizer is None else self.tokenizer.decode(list(tokens[:end]), skip_special_tokens=True)
 
-    def _refuse_unfit_prompts(self, encoded: Sequence[EncodedPrompt], options: Options) -> None:
-        limit = getattr(self.config, "max_position_embeddings", None)
-        if isinstance(limit, int) and "roberta" in str(getattr(self.config, "model_type", "")):
-            limit -= self.config.pad_token_id + 1  # its positions begin behind the padding token's
-        vocabulary = getattr(self.config, "vocab_size", None)
-        for number, prompt in enumerate(encoded):
-            length = len(prompt.tokens) + options.gen_length + len(self.suffix)
-            if isinstance(options, AutoregressiveOptions) and not prompt.tokens:
-                raise Refusal(f"Prompt {number} is empty; an autoregressive model needs at least one token to go on from.")
-            if length == 0:
-                raise Refusal(f"Prompt {number} is empty and gen_length is 0: there is nothing to write.")
-            if isinstance(limit, int) and length > limit:
-                raise Refusal(
-                    f"Prompt {number} has {len(prompt.tokens)} tokens; with {options.gen_length} to write that is more than the {limit} that {self.name} was made for."
-                )
-            if vocabulary is not None and any(not 0 <= token < vocabulary for token in prompt.tokens):
-                raise Refusal(f"Prompt {number} holds a token id outside the vocabulary of {self.name} (0 to {vocabulary - 1}).")
-            masks = prompt.tokens.count(self.mask_token_id) if self.mask_token_id is not None else 0
-            if masks and options.gen_length:
-                raise Refusal(
-                    f"Prompt {number} holds the mask token. To fill masks inside a prompt, choose gen_length=0; otherwise remove them."
-                )
-            if not masks and not options.gen_length:
-                raise Refusal(f"gen_length is 0 and prompt {number} holds no mask token, so there is nothing to write.")
-
     def _generate_by_itself(
         self, encoded: Sequence[EncodedPrompt], gen_length: int, seed: int, progress: bool, options: dict[str, Any]
     ) -> list[Generation]:
         written = []
         with progress_bar(len(encoded), f"Writing with {self.name}", show=progress) as advance:
             for number, prompt in enumerate(encoded):
-                tokens = self.own_generate(prompt, gen_length, seed + number, options)
+                tokens = own_generate(self, prompt, gen_length, seed + number, options)
                 new = tokens[len(prompt.tokens) :]
                 written.append(Generation(self.text_of(new), new, prompt.text, prompt.tokens, 0))
                 advance(1)
         return written
-
-    @torch.no_grad()
-    def own_generate(self, prompt: EncodedPrompt, gen_length: int, seed: int, options: dict[str, Any]) -> list[int]:
-        """The module's own `generate`, one prompt at a time, seeded; the whole text in tokens."""
-        module: Any = self.module
-        named = self._own_options({"gen_length": gen_length, **options})
-        if self.mask_token_id in prompt.tokens:
-            raise Refusal("The prompt holds the mask token, which a model's own generate would take for its own. Remove it.")
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            output = module.generate(torch.tensor([prompt.tokens], device=self.device), **named)
-        tokens = getattr(output, "sequences", output)[0].tolist()
-        return tokens if tokens[: len(prompt.tokens)] == prompt.tokens else [*prompt.tokens, *tokens]
-
-    def _own_options(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Options under the names that the module's own `generate` has for them; what it does not know is refused."""
-        generate: Any = getattr(self.module, "generate", None)
-        if generate is None:
-            raise Refusal(f"{type(self.module).__name__} has no generate of its own. Choose a sampler of floatlens: sampler='llada'.")
-        parameters = list(inspect.signature(generate).parameters.values())[1:]  # the first is the prompt
-        known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
-        if len(known) < len(parameters):  # as transformers has it: whatever is not named there goes to the generation config
-            known += [name for name in vars(getattr(self.module, "generation_config", None) or GenerationConfig()) if name[0] != "_"]
-        named = {name if name in known else _TRANSFORMERS_NAMES.get(name, name): value for name, value in given.items()}
-        if unknown := [name for name in named if name not in known]:
-            raise Refusal(f"generate of {type(self.module).__name__} does not know {unknown[0]!r}. It knows: {', '.join(known)}.")
-        return named
 
 
 def refuse_batch_size(batch_size: int) -> None:

@@ -25,6 +25,7 @@ from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas
 from floatlens.errors import Refusal
 from floatlens.models.language_model import LanguageModel
+from floatlens.models.own_generate import own_generate
 from floatlens.models.prompts import EncodedPrompt
 from floatlens.trace.frames import Arrays, Place, attention_arrays, join_groups
 from floatlens.trace.recording import Favourites, layers_differ, record_rows
@@ -59,7 +60,7 @@ def record_own_loop(
         )
     watch = _Watch(lm, len(prompt.tokens), detail, edits)
     with watch.watching():
-        tokens = lm.own_generate(prompt, gen_length, seed, options)
+        tokens = own_generate(lm, prompt, gen_length, seed, options)
     watch.finish(tokens)
     length = max(len(tokens), *(step.past + len(step.tokens) for step in watch.steps))
     favourites = Favourites(length, detail.top_keys)
