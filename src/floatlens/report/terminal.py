@@ -14,7 +14,7 @@ from floatlens.trace.trace import Trace
 
 _STYLES = {PROMPT: "dim", COMMITTED_NOW: "bold black on yellow", COMMITTED_BEFORE: "default", MASKED: "dim cyan"}
 _STEPS_SHOWN = 40
-_TOKEN_WIDTH = 8
+_TOKEN_WIDTH = 7
 
 
 def print_trace(console: Console, trace: Trace, path: str, sample: int, group: str | None, with_prompt: bool, top: int) -> None:
