@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -85,7 +86,7 @@ def _anchors(own: xr.Dataset, group: str, top: int) -> Table:
     fair = (own["null"] * own["visible"]).sel(group=group).sum("step") / rows
     share, fair = (part.mean("head") if "head" in part.dims else part for part in (share, fair))
     tokens = own["token"].values
-    table = Table(title=f"What the {group} rows look at", title_justify="left")
+    table = Table(title=f"What the {group} rows look at", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("layer", justify="right", no_wrap=True, min_width=5)
     for rank in range(1, top + 1):
         table.add_column(f"key {rank}", no_wrap=True)
