@@ -181,7 +181,8 @@ class LanguageModel:
         edits
             Changes of attention calls, as in `fl.tap`.
         path
-            Write to this folder as the run goes, in bounded memory, and return the trace opened from there.
+            Write to this folder as the run goes, and return the trace opened from there. Denoising loops hold at most 32 steps of a batch in
+            memory; autoregressive models and models with their own generate hold what they record until a batch or sample is done.
         """
         from floatlens.trace.run import record_trace  # the trace needs models, so models cannot need the trace
 

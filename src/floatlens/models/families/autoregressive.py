@@ -57,7 +57,7 @@ FAMILY = Family(
     name="autoregressive",
     models="Llama, Qwen, SmolLM2, Gemma 3, GPT-2, ...; GGUF; llama2.c",
     runs_as="AutoModelForCausalLM",
-    checked="tiny models of five kinds; SmolLM2-135M and stories260K with real weights",
+    checked="tiny models of four kinds; SmolLM2-135M and stories260K with real weights",
     recognises=recognises,
     blueprint=blueprint,
 )

@@ -38,7 +38,7 @@ FAMILY = Family(
     name="masked-lm",
     models="BERT, RoBERTa, ModernBERT, ALBERT, ...",
     runs_as="AutoModelForMaskedLM",
-    checked="tiny models of each kind",
+    checked="tiny BERT and ModernBERT models",
     recognises=recognises,
     blueprint=blueprint,
 )
