@@ -202,6 +202,17 @@ def test_one_pass_equals_the_trace_taken_step_by_step(family: str) -> None:
         np.testing.assert_allclose(at_once[name].values, stepped.values, rtol=1e-5, atol=1e-5, err_msg=str(name))
 
 
+@pytest.mark.parametrize("sampler", [*SAMPLERS, "autoregressive"])
+def test_a_traced_sample_draws_from_its_own_seed_whatever_its_batch(sampler: str) -> None:
+    lm = autoregressive_model() if sampler == "autoregressive" else diffusion_model(sampler)
+    options: dict[str, Any] = {"gen_length": 6, "temperature": 0.9, "seed": 7, "progress": False}
+    written = [one.tokens for one in lm.generate(PROMPTS, batch_size=3, **options)]
+    for batch_size in (1, 2):
+        trace = lm.trace(PROMPTS, batch_size=batch_size, **options)
+        found = [trace.sample(number)["final"].values.tolist()[len(prompt) :] for number, prompt in enumerate(PROMPTS)]
+        assert found == written
+
+
 class CountsMasks(torch.nn.Module):
     """One layer whose every row looks at the key at position (number of masks on the canvas)."""
 
