@@ -70,6 +70,14 @@ def test_every_step_holds_what_eager_attention_gives_on_its_canvas(sampler: str)
                         continue
                     even = visible / visible.sum(1, keepdims=True)
                     assert_close(found["null"].values[:keys], even.sum(0) / visible.sum(0))
+                    half = [row for row in rows if row % 2 == 0]
+                    assert float(found["rows_even"]) == len(half)
+                    assert_close(found["mass_even"].values[:, :keys], weights[:, half].sum(1))
+                    seen_by_half = call.visible[0][half]
+                    assert_close(found["visible_even"].values[:keys], seen_by_half.sum(0))
+                    if half:
+                        share = seen_by_half / seen_by_half.sum(1, keepdims=True)
+                        assert_close(found["null_even"].values[:keys], share.sum(0) / seen_by_half.sum(0))
                     with np.errstate(divide="ignore", invalid="ignore"):
                         bits = -np.where(weights > 0, weights * np.log(weights), 0).sum(-1)[:, rows] / np.log(visible.sum(1))
                     assert_close(found["entropy"].values, bits.mean(1))
@@ -195,7 +203,7 @@ def test_one_pass_equals_the_trace_taken_step_by_step(family: str) -> None:
     assert set(at_once.data_vars) == set(by_step.data_vars)
     for name in at_once.data_vars:
         stepped = by_step[name]
-        if name in ("visible", "null", "rows", "rows_without_keys"):
+        if name.startswith(("visible", "null", "rows")):
             stepped = stepped.isel(head=0) if family == "gemma3" else stepped.isel(layer=0, head=0)
         if family == "gemma3" and name in ("key_norm", "value_norm", "pattern"):
             continue  # a sliding-window cache has forgotten those keys
@@ -300,7 +308,7 @@ def test_keys_that_an_edit_appends_are_no_positions_of_the_text(sampler: str) ->
 )
 def test_little_can_be_kept(sampler: str, kept: dict[str, str]) -> None:
     lm = autoregressive_model() if sampler == "autoregressive" else diffusion_model(sampler)
-    nothing: dict[str, str] = dict.fromkeys(("mass", "entropy", "geometry", "norms", "flow", "top_keys"), "off")
+    nothing: dict[str, str] = dict.fromkeys(("mass", "halves", "entropy", "geometry", "norms", "flow", "top_keys"), "off")
     trace = lm.trace(PROMPTS, gen_length=4, detail={**nothing, **kept}, patterns=[(1, 1)], progress=False)
     assert trace.attributes["layers"] == 3
     assert "mass" not in trace.dataset
@@ -322,7 +330,7 @@ def test_layers_are_means_over_heads() -> None:
     lm = diffusion_model("llada")
     by_head, by_layer = (
         lm.trace(
-            PROMPTS, gen_length=6, detail=dict.fromkeys(("mass", "entropy", "geometry", "norms", "flow"), kind), progress=False
+            PROMPTS, gen_length=6, detail=dict.fromkeys(("mass", "halves", "entropy", "geometry", "norms", "flow"), kind), progress=False
         ).dataset
         for kind in ("head", "layer")
     )

@@ -64,6 +64,7 @@ class ChosenRows:
             query_start=0,
             group_names=tuple(self.groups),
             groups=in_groups,
+            query_positions=scene.query_positions.gather(1, self.rows),
             query_regions=scene.query_regions.gather(2, self.rows[:, None].expand(-1, scene.query_regions.shape[1], -1)),
         )
 

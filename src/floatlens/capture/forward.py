@@ -95,9 +95,10 @@ class Forward:
         real_queries, real_keys = self._real(call)
         groups, regions = self._groups(call), self._regions(call)
         length = torch.full((call.samples,), queries.stop) if self.padding is None else self.padding[:, : queries.stop].sum(-1)
+        positions = self._text_positions(call)
         if samples is not None:
             call, groups, regions = call.of_samples(samples), groups[samples], regions[samples]
-            real_queries, real_keys, length = real_queries[samples], real_keys[samples], length[samples]
+            real_queries, real_keys, length, positions = real_queries[samples], real_keys[samples], length[samples], positions[samples]
         return Scene(
             visibility=see(call, real_queries, real_keys),
             query_start=call.query_start,
@@ -105,10 +106,18 @@ class Forward:
             length=length,
             group_names=(EVERYONE,) if self._given_groups is None else tuple(self._given_groups),
             groups=groups,
+            query_positions=positions,
             region_names=tuple(self._given_regions),
             query_regions=regions[..., queries],
             key_regions=F.pad(regions[..., call.key_start : call.key_start + call.keys - call.appended], (0, call.appended)),
         )
+
+    def _text_positions(self, call: AttentionCall) -> Tensor:
+        """Where each query stands in its sample's own text: (sample, query)."""
+        stop, device = call.query_start + call.queries, call.query.device
+        if self.padding is None:
+            return torch.arange(call.query_start, stop, device=device).expand(call.samples, -1)
+        return self.padding[:, :stop].to(device).long().cumsum(-1)[:, call.query_start :] - 1
 
     def _real(self, call: AttentionCall) -> tuple[Tensor, Tensor]:
         """Which queries and keys are real: bool (sample, query), bool (sample, key)."""

@@ -27,6 +27,7 @@ class Scene:
     length: Tensor  # (sample,): real positions up to the last query, cached ones included
     group_names: tuple[str, ...]
     groups: Tensor  # bool (sample, group, query)
+    query_positions: Tensor  # (sample, query): position of each row in its sample's own text, padding left out
     region_names: tuple[str, ...]
     query_regions: Tensor  # bool (sample, region, query)
     key_regions: Tensor  # bool (sample, region, key)
@@ -47,14 +48,22 @@ class Scene:
         return (self.groups[:, None] & self.visibility.dead_rows[:, :, None]).sum(-1).float()
 
     @cached_property
+    def even_rows(self) -> Tensor:
+        """As `group_rows`, of the rows at even positions only."""
+        return self.group_rows * (self.query_positions % 2 == 0)[:, None, None]
+
+    @cached_property
     def seeing_rows(self) -> Tensor:
         """How many rows of each group may see each key: (sample, head or 1, group, key). NaN at padding."""
-        return self.only_real_keys(self.visibility.sum_over_seeing_rows(self.group_rows))
+        return self._seeing(self.group_rows)
 
     @cached_property
     def null(self) -> Tensor:
         """Mean, over the rows that see a key, of one over the keys each sees: (sample, head or 1, group, key). NaN if no row sees it."""
-        return self._even_share(self.group_rows) / self.seeing_rows
+        return self._spread_evenly(self.group_rows) / self.seeing_rows
+
+    def _seeing(self, rows: Tensor) -> Tensor:
+        return self.only_real_keys(self.visibility.sum_over_seeing_rows(rows))
 
     @cached_property
     def counts(self) -> dict[str, Labelled]:
@@ -64,6 +73,16 @@ class Scene:
             "null": self.labelled(self.null, "group", "key"),
             "rows": self.labelled(self.group_sizes, "group"),
             "rows_without_keys": self.labelled(self.rows_without_keys, "group"),
+        }
+
+    @cached_property
+    def even_counts(self) -> dict[str, Labelled]:
+        """As `counts`, for the rows at even positions."""
+        seeing = self._seeing(self.even_rows)
+        return {
+            "visible_even": self.labelled(seeing, "group", "key"),
+            "null_even": self.labelled(self._spread_evenly(self.even_rows) / seeing, "group", "key"),
+            "rows_even": self.labelled(self.even_rows.sum(-1), "group"),
         }
 
     @cached_property
@@ -90,9 +109,9 @@ class Scene:
     @cached_property
     def flow_null(self) -> Tensor:
         """The mass from region to region if every row spread evenly: (sample, head or 1, query region, key region)."""
-        return self._even_share(self.region_rows) @ self.key_regions[:, None].transpose(-1, -2).float()
+        return self._spread_evenly(self.region_rows) @ self.key_regions[:, None].transpose(-1, -2).float()
 
-    def _even_share(self, rows: Tensor) -> Tensor:
+    def _spread_evenly(self, rows: Tensor) -> Tensor:
         """The mass each key would get from `rows` (sample, head or 1, group, query) if each spread its attention evenly over what it sees."""
         return self.visibility.sum_over_seeing_rows(rows / self.visibility.keys_seen.clamp(min=1)[:, :, None])
 

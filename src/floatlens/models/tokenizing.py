@@ -48,6 +48,14 @@ def _read(tokenizer_class: Any, folder: Path, **options: Any) -> Any:
         raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason}. Fetch its files again.") from None
 
 
+def special_tokens(tokenizer: Any) -> frozenset[int]:
+    """Ids that are no text but marks: begin, end, padding, headers, turns. None without a tokenizer."""
+    if tokenizer is None:
+        return frozenset()
+    marked = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    return frozenset({*tokenizer.all_special_ids, *marked})
+
+
 def token_text(tokenizer: Any, token: int) -> str:
     """What a token id shows as: its text, or a visible placeholder if it has none.
 

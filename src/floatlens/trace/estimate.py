@@ -54,7 +54,7 @@ def trace_estimate(
     >>> from transformers import LlamaConfig
     >>> llada = LlamaConfig(num_hidden_layers=32, num_attention_heads=32, hidden_size=4096)
     >>> round(trace_estimate(llada, [512], 32, Detail()).disk / 1e6)
-    263
+    465
     """
     of_samples = [_bytes(config, length, steps, detail, regions) for length in lengths]
     longest = max(lengths)
@@ -126,6 +126,8 @@ def _bytes(config: Any, length: int, steps: int, detail: Detail, regions: int) -
     per_step = length * (4 + 1 + 4)
     if detail.keeps("mass"):
         per_step += 4 * groups * (layers * of_heads("mass") * length + 2 * length)
+    if detail.keeps("halves"):
+        per_step += 4 * groups * (layers * of_heads("halves") * length + 2 * length)
     if detail.keeps("entropy"):
         per_step += 4 * groups * layers * of_heads("entropy")
     if detail.keeps("geometry"):

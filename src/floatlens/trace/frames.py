@@ -38,7 +38,7 @@ def attention_arrays(seen: xr.Dataset, place: Place, detail: Detail, *, counts_p
             if name in seen:
                 per_head = detail.per_head(kind) if name not in COUNTS else counts_per_head
                 dims, array = _own_axes(_by_head(name, seen, place.row, per_head, counts_per_layer), place)
-                arrays[name] = (dims, _out_of_sight(array, place) if name in ("mass", "visible") else array)
+                arrays[name] = (dims, _out_of_sight(array, place) if name.startswith(("mass", "visible")) else array)
     if "pattern" in seen:
         arrays["pattern"] = _own_axes(seen["pattern"].variable.isel(sample=place.row), place)
     return arrays

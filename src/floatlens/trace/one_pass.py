@@ -123,7 +123,7 @@ def _run_once(lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[s
 def _grouped(seen: _Seen, text: _Text, detail: Detail, *, counts_per_layer: bool) -> Arrays:
     """What is kept by query group: one row a step, and the prompt's rows at step 0."""
     arrays: Arrays = {}
-    for kind in ("mass", "entropy", "geometry"):
+    for kind in ("mass", "halves", "entropy", "geometry"):
         for name in VARIABLES[kind] if detail.keeps(kind) else ():
             per_head = detail.per_head(kind)
             dims, steps = _values(seen.steps, name, text, per_head, counts_per_layer)
@@ -163,7 +163,7 @@ def _until_row(array: np.ndarray, inner: tuple[str, ...], text: _Text) -> np.nda
 
 def _at_step_0(name: str, prompt: np.ndarray, inner: tuple[str, ...], like: np.ndarray, text: _Text) -> np.ndarray:
     """The prompt's rows belong to step 0; at later steps there are none, so sums are 0 and means do not exist."""
-    empty = 0.0 if name in ("mass", "visible", "rows", "rows_without_keys") else np.nan
+    empty = 0.0 if name.startswith(("mass", "visible", "rows")) else np.nan
     result = np.where(np.isnan(like) & ("key" in inner), np.nan, empty).astype(like.dtype)
     result[0] = _until_row(prompt[None], inner, text)[0]
     return result

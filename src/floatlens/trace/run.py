@@ -23,7 +23,7 @@ from floatlens.decoding.options import AutoregressiveOptions, Options
 from floatlens.errors import Refusal
 from floatlens.models.language_model import LanguageModel, as_list, described, refuse_batch_size
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt
-from floatlens.models.tokenizing import token_text
+from floatlens.models.tokenizing import special_tokens, token_text
 from floatlens.progress import progress_bar
 from floatlens.trace.estimate import estimate, refuse_too_large, size_in_words
 from floatlens.trace.frames import Arrays
@@ -212,6 +212,7 @@ def _finish(lm: LanguageModel, sample: _Sample, canvas: Canvas, number: int, fav
         "char_start": (("position",), starts),
         "char_stop": (("position",), stops),
         "template": (("position",), template & given),
+        "special": (("position",), np.isin(final, [*special_tokens(lm.tokenizer), *lm.end_tokens])),
         "in_region": (("region", "position"), np.stack([rows[:length].cpu().numpy() for rows in inside.values()])),
         **favourites.labelled(),
     }

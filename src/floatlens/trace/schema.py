@@ -14,20 +14,21 @@ NOTHING, PROMPT, MASKED, COMMITTED_NOW, COMMITTED_BEFORE = range(5)
 STATES = ("padding", "prompt", "masked", "committed now", "committed before")
 
 # what is kept per head, per layer (the mean over heads) or not at all
-_DEFAULT = {"mass": "head", "entropy": "head", "geometry": "layer", "norms": "layer", "flow": "off", "top_keys": "head"}
-_LIGHT = {"mass": "layer", "entropy": "layer", "geometry": "off", "norms": "off", "flow": "off", "top_keys": "off"}
-_FULL = {"mass": "head", "entropy": "head", "geometry": "head", "norms": "head", "flow": "head", "top_keys": "head"}
+_DEFAULT = {"mass": "head", "halves": "head", "entropy": "head", "geometry": "layer", "norms": "layer", "flow": "off", "top_keys": "head"}
+_LIGHT = {"mass": "layer", "halves": "off", "entropy": "layer", "geometry": "off", "norms": "off", "flow": "off", "top_keys": "off"}
+_FULL = {"mass": "head", "halves": "head", "entropy": "head", "geometry": "head", "norms": "head", "flow": "head", "top_keys": "head"}
 PRESETS: dict[str, dict[str, str]] = {"default": _DEFAULT, "light": _LIGHT, "full": _FULL}
 
 VARIABLES = {
     "mass": ("mass", "visible", "null", "rows", "rows_without_keys"),
+    "halves": ("mass_even", "visible_even", "null_even", "rows_even"),
     "entropy": ("entropy",),
     "geometry": ("score", "cosine", "norm_product"),
     "norms": ("query_norm", "key_norm", "value_norm"),
     "flow": ("flow", "flow_null", "region_rows"),
     "top_keys": ("top_key", "top_weight", "top_retained"),
 }
-COUNTS = ("visible", "null", "rows", "rows_without_keys")  # the same for all heads, and usually for all layers
+COUNTS = ("visible", "null", "rows", "rows_without_keys", "visible_even", "null_even", "rows_even")  # the same for all heads, and usually for all layers
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Detail:
     @property
     def reducers(self) -> list[str]:
         """The names for `keep=` of a tap."""
-        return [name for name in ("mass", "entropy", "geometry", "norms", "flow") if self.keeps(name)]
+        return [name for name in ("mass", "halves", "entropy", "geometry", "norms", "flow") if self.keeps(name)]
 
 
 def make_detail(
@@ -59,10 +60,10 @@ def make_detail(
     Examples
     --------
     >>> make_detail({"norms": "off"}, None, 8, (), autoregressive=False).reducers
-    ['mass', 'entropy', 'geometry']
+    ['mass', 'halves', 'entropy', 'geometry']
     >>> make_detail({"masses": "head"}, None, 8, (), autoregressive=False)
     Traceback (most recent call last):
-    floatlens.errors.Refusal: detail does not know 'masses'. It knows: mass, entropy, geometry, norms, flow, top_keys.
+    floatlens.errors.Refusal: detail does not know 'masses'. It knows: mass, halves, entropy, geometry, norms, flow, top_keys.
     """
     if isinstance(detail, str):
         if detail not in PRESETS:

@@ -11,6 +11,7 @@ from floatlens.capture.observation import Observation
 from floatlens.capture.reducers.entropy import Entropy, RowEntropy
 from floatlens.capture.reducers.flow import Flow
 from floatlens.capture.reducers.geometry import Geometry
+from floatlens.capture.reducers.halves import Halves
 from floatlens.capture.reducers.mass import Mass
 from floatlens.capture.reducers.norms import Norms
 from floatlens.capture.reducers.patterns import Patterns
@@ -28,6 +29,7 @@ _MAKERS: dict[str, ReducerMaker] = {
     "entropy:rows": RowEntropy,
     "flow": Flow,
     "geometry": Geometry,
+    "halves": Halves,
     "norms": Norms,
 }
 _TOP_KEYS = re.compile(r"top_keys:([1-9]\d*)(?:@(.+))?")
@@ -42,7 +44,7 @@ def reducer_makers(keep: Iterable[str]) -> list[ReducerMaker]:
     'Mass'
     >>> reducer_makers(["masses"])
     Traceback (most recent call last):
-    floatlens.errors.Refusal: keep does not know 'masses'. It knows: 'mass', 'entropy', 'entropy:rows', 'flow', 'geometry', 'norms', \
+    floatlens.errors.Refusal: keep does not know 'masses'. It knows: 'mass', 'entropy', 'entropy:rows', 'flow', 'geometry', 'halves', 'norms', \
 'top_keys:K' and 'top_keys:K@group'.
     """
     if isinstance(keep, str):
