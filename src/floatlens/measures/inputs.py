@@ -1,0 +1,162 @@
+"""What measures are given: a Trace, or a Dataset with the same variables, of one sample or of several.
+
+Every measure is written for one sample, whose arrays have the axes step, layer, head, group, key. `one_sample_at_a_time` lets it take several: samples are read, measured and dropped
+one after the other, so that memory holds one sample, and the results get a leading axis `sample`. Samples are padded to the longest, so whatever does not exist is NaN.
+A variable that a measure needs and the trace does not have is refused, with the option that records it.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import xarray as xr
+
+from floatlens.errors import Refusal
+from floatlens.trace.trace import Trace
+
+Measurable = Trace | xr.Dataset
+"""A trace, or a dataset with a trace's variables."""
+
+Labelled = TypeVar("Labelled", bound=xr.Dataset | xr.DataArray)
+Options = ParamSpec("Options")
+Result = TypeVar("Result")
+
+RECORDED_BY = {
+    "mass": "detail={'mass': 'head'}",
+    "visible": "detail={'mass': 'head'}",
+    "null": "detail={'mass': 'head'}",
+    "rows": "detail={'mass': 'head'}",
+    "mass_even": "detail={'halves': 'head'}",
+    "entropy": "detail={'entropy': 'head'}",
+    "score": "detail={'geometry': 'head'}",
+    "cosine": "detail={'geometry': 'head'}",
+    "norm_product": "detail={'geometry': 'head'}",
+    "key_norm": "detail={'norms': 'head'}",
+    "value_norm": "detail={'norms': 'head'}",
+    "flow": "detail={'flow': 'layer'}",
+    "top_key": "detail={'top_keys': 'head'}",
+    "pattern": "patterns=[(layer, head), ...]",
+}
+
+
+def one_sample_at_a_time(
+    measure: Callable[Concatenate[Labelled, Options], Result],
+) -> Callable[Concatenate[Labelled | Trace, Options], Result]:
+    """Let a measure that is written for one sample take a Trace, or arrays with an axis `sample`.
+
+    Every positional argument that has samples is cut into them; results are joined along `sample`.
+
+    Examples
+    --------
+    >>> @one_sample_at_a_time
+    ... def strongest(data):
+    ...     return data["mass"].argmax("key")
+    >>> mass = xr.DataArray([[1.0, 3.0, 2.0], [5.0, 0.0, 1.0]], dims=("sample", "key"))
+    >>> strongest(xr.Dataset({"mass": mass})).values.tolist()
+    [1, 0]
+    """
+
+    of_one_sample: Callable[..., Any] = measure
+
+    @wraps(measure)
+    def over_samples(*given: Any, **options: Any) -> Any:
+        labelled = [as_dataset(one) if isinstance(one, Trace) else one for one in given]
+        sizes = {one.sizes["sample"] for one in labelled if isinstance(one, xr.Dataset | xr.DataArray) and "sample" in one.dims}
+        if not sizes:
+            return of_one_sample(*labelled, **options)
+        if len(sizes) > 1:
+            raise Refusal(
+                f"The arguments of {measure.__name__} have {' and '.join(map(str, sorted(sizes)))} samples; they must be of the same trace."
+            )
+        results = [of_one_sample(*(_of_sample(one, number) for one in labelled), **options) for number in range(sizes.pop())]
+        return xr.concat(results, "sample", coords="minimal", compat="override", combine_attrs="override")
+
+    return over_samples
+
+
+def _of_sample(given: Any, number: int) -> Any:
+    return given.isel(sample=number) if isinstance(given, xr.Dataset | xr.DataArray) and "sample" in given.dims else given
+
+
+def as_dataset(data: Measurable) -> xr.Dataset:
+    """The dataset of a trace; a dataset as it is."""
+    if isinstance(data, Trace):
+        return data.dataset
+    if isinstance(data, xr.Dataset):
+        return data
+    raise Refusal(f"A measure takes a Trace or an xarray.Dataset with a trace's variables, not a {type(data).__name__}.")
+
+
+def refuse_missing(data: xr.Dataset, names: Iterable[str], what_for: str) -> None:
+    """Refuse a dataset that lacks a variable, and say how it is recorded.
+
+    Examples
+    --------
+    >>> refuse_missing(xr.Dataset(), ["mass_even"], "Absorption of the strongest key")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: Absorption of the strongest key needs mass_even, which this trace does not hold. Record it with detail={'halves': 'head'}.
+    """
+    for name in names:
+        if name not in data.variables:
+            remedy = f" Record it with {RECORDED_BY[name]}." if name in RECORDED_BY else ""
+            raise Refusal(f"{what_for} needs {name}, which this trace does not hold.{remedy}")
+
+
+def choose_group(data: xr.Dataset, group: str) -> xr.Dataset:
+    """The arrays of one query group, without the axis `group`."""
+    groups = [str(name) for name in data["group"].values] if "group" in data.coords else []
+    if group not in groups:
+        raise Refusal(f"There is no query group {group!r} in this trace; it has {', '.join(groups) or 'none'}.")
+    return data.sel(group=group)
+
+
+def mean_over_heads(data: xr.Dataset, names: Iterable[str] = ("mass", "mass_even")) -> xr.Dataset:
+    """The same dataset with these variables averaged over the heads that exist."""
+    averaged = {name: data[name].mean("head") for name in names if name in data and "head" in data[name].dims}
+    return data.drop_vars(averaged).assign(averaged)
+
+
+def pool_steps(data: xr.Dataset) -> xr.Dataset:
+    """Received attention over all rows of all steps together, as if they were one step.
+
+    An autoregressive step has one predicting row, and one row says little; all of them are a sample that can be measured. Masses, visible rows and rows add up; the null is the mean over all
+    seeing rows. Only the variables of received attention remain.
+
+    Examples
+    --------
+    >>> data = xr.Dataset({
+    ...     "mass": (("step", "key"), [[0.75, 0.25], [0.25, 0.75]]),
+    ...     "visible": (("step", "key"), [[1.0, 1.0], [1.0, 1.0]]),
+    ...     "null": (("step", "key"), [[0.5, 0.5], [0.5, 0.5]]),
+    ...     "rows": ("step", [1.0, 1.0]),
+    ... })
+    >>> pool_steps(data)["mass"].values.tolist()
+    [1.0, 1.0]
+    """
+    refuse_missing(data, ("mass", "visible", "null", "rows"), "Pooling over steps")
+    pooled: dict[str, xr.DataArray] = {}
+    for ending in ("", "_even"):
+        if f"mass{ending}" not in data:
+            continue
+        visible, null = data[f"visible{ending}"], data[f"null{ending}"]
+        seen = visible.sum("step", min_count=1)
+        expected = (visible * null.fillna(0)).sum("step", min_count=1)
+        pooled[f"mass{ending}"] = data[f"mass{ending}"].sum("step", min_count=1)
+        pooled[f"visible{ending}"] = seen
+        pooled[f"null{ending}"] = expected / seen.where(seen > 0)
+        pooled[f"rows{ending}"] = data[f"rows{ending}"].sum("step", min_count=1)
+    return xr.Dataset(pooled, attrs=data.attrs)
+
+
+def relative_depth(layers: xr.DataArray | np.ndarray) -> np.ndarray:
+    """Where each layer stands between the first (0) and the last (1).
+
+    Examples
+    --------
+    >>> relative_depth(np.array([0, 1, 2, 4])).tolist()
+    [0.0, 0.25, 0.5, 1.0]
+    """
+    numbers = np.asarray(layers, dtype=float)
+    span = numbers.max() - numbers.min()
+    return (numbers - numbers.min()) / span if span else np.zeros_like(numbers)
