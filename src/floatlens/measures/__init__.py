@@ -3,6 +3,7 @@
 from floatlens.measures.anchors import RULES, find_anchors, margin
 from floatlens.measures.dense import from_attention
 from floatlens.measures.inputs import pool_steps, relative_depth
+from floatlens.measures.rectangle import shared_rectangle
 from floatlens.measures.received import lift, measured, received
 from floatlens.measures.sweep import threshold_sweep
 
@@ -16,5 +17,6 @@ __all__ = [
     "pool_steps",
     "received",
     "relative_depth",
+    "shared_rectangle",
     "threshold_sweep",
 ]
