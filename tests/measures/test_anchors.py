@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -218,3 +219,22 @@ def test_mistakes_are_said_in_a_sentence() -> None:
         from_attention(np.zeros((1,) * 6))
     with pytest.raises(fl.Refusal, match="has no margin"):
         margin(data, "top")
+
+
+@pytest.mark.parametrize("kept", ["head", "layer"])
+def test_heads_that_an_edit_keeps_from_different_keys_are_averaged_together(kept: str) -> None:
+    def hide_one_key_from_each_head(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
+        return call.hide((torch.arange(call.keys) == torch.arange(call.heads)[:, None])[None, :, None])
+
+    lm = diffusion_model("llada")
+    sample = lm.trace([PROMPTS[0]], gen_length=4, edits=[hide_one_key_from_each_head], detail={"mass": kept}, progress=False).sample(0)
+    assert "head" in sample["visible"].dims
+    found = find_anchors(sample, eps=0.5, per_head=False)
+    heads = sample.sizes["head"]
+    for step, layer, group, key in np.ndindex(*found["anchor"].shape):
+        here = sample.isel(step=step, layer=layer, group=group, key=key)
+        mass = here["mass"].values.mean()
+        fair = np.nansum(here["visible"].values * here["null"].values) / heads
+        assert bool(found["anchor"][step, layer, group, key]) == (mass > 1.5 * fair and bool(found["measured"][step, layer, group, key]))
+    if kept == "layer":
+        xr.testing.assert_identical(found, find_anchors(sample, eps=0.5))

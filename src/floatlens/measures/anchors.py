@@ -54,10 +54,10 @@ def find_anchors(data: xr.Dataset, *, rule: str = "lift", eps: float | None = No
     [7]
     """
     eps = refuse_unknown_rule(rule, eps)
-    if not per_head:
-        data = mean_over_heads(data, ("mass",))
+    refuse_missing(data, ("mass", "visible", "null", "rows"), "Anchors")
+    if not per_head or "head" not in data["mass"].dims:
+        data = mean_over_heads(data)
     enough = measured(data)
-    refuse_missing(data, ("mass", "null"), "Anchors")
     found = rank_of_keys(data, enough) < eps if rule == "top" else margin(data, rule) > eps
     anchor = (found & enough).transpose(*data["mass"].dims)
     return xr.Dataset({"anchor": anchor, "measured": enough}, attrs={"rule": rule, "eps": eps})

@@ -45,7 +45,7 @@ def one_sample_at_a_time(
 ) -> Callable[Concatenate[Labelled | Trace, Options], Result]:
     """Let a measure that is written for one sample take a Trace, or arrays with an axis `sample`.
 
-    Every positional argument that has samples is cut into them; results are joined along `sample`.
+    Every argument that has samples is cut into them; results are joined along `sample`.
 
     Examples
     --------
@@ -60,23 +60,30 @@ def one_sample_at_a_time(
     of_one_sample: Callable[..., Any] = measure
 
     @wraps(measure)
-    def over_samples(*given: Any, **options: Any) -> Any:
-        labelled = [as_dataset(one) if isinstance(one, Trace) else one for one in given]
-        sizes = {one.sizes["sample"] for one in labelled if isinstance(one, xr.Dataset | xr.DataArray) and "sample" in one.dims}
+    def over_samples(*given: Any, **named: Any) -> Any:
+        given = tuple(as_dataset(one) if isinstance(one, Trace) else one for one in given)
+        sizes = {one.sizes["sample"] for one in (*given, *named.values()) if _has_samples(one)}
         if not sizes:
-            return of_one_sample(*labelled, **options)
+            return of_one_sample(*given, **named)
         if len(sizes) > 1:
             raise Refusal(
                 f"The arguments of {measure.__name__} have {' and '.join(map(str, sorted(sizes)))} samples; they must be of the same trace."
             )
-        results = [of_one_sample(*(_of_sample(one, number) for one in labelled), **options) for number in range(sizes.pop())]
+        results = [
+            of_one_sample(*(_of_sample(one, number) for one in given), **{name: _of_sample(one, number) for name, one in named.items()})
+            for number in range(sizes.pop())
+        ]
         return xr.concat(results, "sample", coords="minimal", compat="override", combine_attrs="override")
 
     return over_samples
 
 
+def _has_samples(given: Any) -> bool:
+    return isinstance(given, xr.Dataset | xr.DataArray) and "sample" in given.dims
+
+
 def _of_sample(given: Any, number: int) -> Any:
-    return given.isel(sample=number) if isinstance(given, xr.Dataset | xr.DataArray) and "sample" in given.dims else given
+    return given.isel(sample=number) if _has_samples(given) else given
 
 
 def as_dataset(data: Measurable) -> xr.Dataset:
@@ -111,9 +118,24 @@ def choose_group(data: xr.Dataset, group: str) -> xr.Dataset:
     return data.sel(group=group)
 
 
-def mean_over_heads(data: xr.Dataset, names: Iterable[str] = ("mass", "mass_even")) -> xr.Dataset:
-    """The same dataset with these variables averaged over the heads that exist."""
-    averaged = {name: data[name].mean("head") for name in names if name in data and "head" in data[name].dims}
+def mean_over_heads(data: xr.Dataset) -> xr.Dataset:
+    """Received attention averaged over the heads that exist: of rows that every head sees alike, or, where an edit hid different keys from different heads, of all of them together.
+
+    Examples
+    --------
+    >>> data = xr.Dataset({"mass": (("head", "key"), [[1.0, 0.0], [0.5, 0.5]])})
+    >>> mean_over_heads(data)["mass"].values.tolist()
+    [0.75, 0.25]
+    """
+    averaged: dict[str, xr.DataArray] = {}
+    for ending in ("", "_even"):
+        for name in (f"mass{ending}", f"visible{ending}", f"rows{ending}"):
+            if name in data and "head" in data[name].dims:
+                averaged[name] = data[name].mean("head")
+        if f"null{ending}" in data and "head" in data[f"null{ending}"].dims:
+            fair = (data[f"visible{ending}"] * data[f"null{ending}"].fillna(0)).mean("head")
+            visible = averaged[f"visible{ending}"]
+            averaged[f"null{ending}"] = fair / visible.where(visible > 0)
     return data.drop_vars(averaged).assign(averaged)
 
 
@@ -160,3 +182,17 @@ def relative_depth(layers: xr.DataArray | np.ndarray) -> np.ndarray:
     numbers = np.asarray(layers, dtype=float)
     span = numbers.max() - numbers.min()
     return (numbers - numbers.min()) / span if span else np.zeros_like(numbers)
+
+
+def depths(layers: np.ndarray) -> xr.DataArray:
+    """Which layers are all, shallow, middle and deep: bool (depth, layer). A layer belongs to the third of the depth that holds its middle.
+
+    Examples
+    --------
+    >>> depths(np.arange(4)).sel(depth=["shallow", "middle", "deep"]).sum("layer").values.tolist()
+    [1, 2, 1]
+    """
+    first, last = layers.min(), layers.max()
+    third = np.floor(3 * (layers - first + 0.5) / (last - first + 1)).astype(int)
+    inside = np.stack([np.ones(len(layers), bool), *(third == number for number in range(3))])
+    return xr.DataArray(inside, dims=("depth", "layer"), coords={"depth": ["all", "shallow", "middle", "deep"]})

@@ -39,8 +39,8 @@ def threshold_sweep(data: xr.Dataset, *, rule: str = "lift", eps: Sequence[float
     if grid.ndim != 1 or not len(grid) or np.any(np.diff(grid) <= 0):
         raise Refusal("The eps of a sweep are numbers that grow from one to the next.")
     refuse_missing(data, ("mass", "visible", "null", "rows"), "A threshold sweep")
-    if not per_head:
-        data = mean_over_heads(data, ("mass",))
+    if not per_head or "head" not in data["mass"].dims:
+        data = mean_over_heads(data)
     by_layer = [_sweep_layer(_layer(data, number), rule, grid) for number in range(data["mass"].sizes["layer"])]
     labels = {name: data[name] for name in ("layer", "group") if name in data.coords}
     return xr.concat(by_layer, "layer").transpose("eps", "layer", ...).assign_coords({"eps": grid, **labels}).assign_attrs(rule=rule)
