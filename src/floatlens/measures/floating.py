@@ -1,0 +1,167 @@
+"""The float index: how much of a set of anchors is replaced from one step to the next, and how much of that is movement.
+
+`float_index = 1 - mean over neighbouring steps of Jaccard`. By itself it says little: static anchors that are seen through few, noisy rows already score .5 to .9. Two nulls stand beside it.
+`no_memory` is the index of as many anchors that lie anywhere. `no_movement` is what the noise of the rows alone gives. How it is found depends on what was recorded; `method` says how:
+
+- "halves", for groups with several rows a step, when the rows at even positions were recorded by themselves. Within a step nothing has moved, so the anchors of its even and of its odd rows
+  differ by noise alone: that is `no_movement`. It is set against `compared`, the even rows of a step and the odd rows of the next (and the other way round): sets of as many rows, and again
+  of other rows, since a row at a step and the same row at the next share their noise. `movement` is the difference: 0 where nothing moves, 1 where the rows agree and all anchors change. Each step
+  counts as often within as across. Pooling all rows over steps and dealing them out again needs every row, where a trace keeps sums; `float_index_of_rows` does that.
+- "order", for groups of one row a step (the rows that predict, of an autoregressive model). Each step's anchors are those of a row, so rows can be put in another order without being seen:
+  `no_movement` is the mean over all orders, exactly. `compared` is the index on the keys that are measured at all steps (rows that see different keys cannot change places). Below
+  `no_movement` neighbouring steps agree more than distant ones: the anchors drift. Where the two are equal, anchors that stay and are seen through noise, and anchors that leap anywhere at every step, look the same, and
+  no null can tell them apart. `movement` is therefore NaN.
+
+What cannot be said is NaN, and `reason` says why.
+"""
+
+import numpy as np
+import xarray as xr
+
+from floatlens.measures.absorption import by_layers
+from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
+from floatlens.measures.drift import jaccard, neighbours, overlap, refuse_without_axis, why_no_drift
+from floatlens.measures.inputs import mean_over_heads, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received import fair_mass
+
+RECEIVED = ("mass", "visible", "null", "rows")
+HALVES = ("mass_even", "visible_even", "null_even", "rows_even")
+
+NO_PAIR = "no two neighbouring steps that are both measured have anchors"
+NO_HALVES = "nothing recorded that tells noise from movement: record halves"
+HALVES_PER_LAYER = "halves were recorded per layer and mass per head: use per_head=False"
+ONE_HALF = "no two neighbouring steps have rows of the group at even and at odd positions"
+EMPTY_HALVES = "no anchors in the halves of the rows"
+ONE_ROW = "one row a step, whose noise looks like movement: compare with no_movement, the same rows in any order"
+
+
+@one_sample_at_a_time
+def float_index(data: xr.Dataset, *, rule: str = "lift", eps: float | None = None, per_head: bool = True) -> xr.Dataset:
+    """How much of the anchors is replaced from step to step, beside what chance and what noise would replace.
+
+    Parameters
+    ----------
+    data
+        A trace, or a dataset with mass, visible, null and rows; with the same of the rows at even positions (detail "halves") noise can be told from movement.
+    rule, eps, per_head
+        How anchors are found, as in `find_anchors`.
+
+    Returns
+    -------
+    xarray.Dataset
+        By layer, head and group: `float_index`, `no_memory`, `no_movement`, `compared`, `movement`, `pairs` (of steps that counted), `reason`; by group: `method`. See the top of this module.
+
+    Examples
+    --------
+    Four rows look at key 2 at step 0 and at key 5 from step 1 on: one of two pairs of steps differs.
+
+    >>> from floatlens.measures import from_attention
+    >>> looks = np.full((3, 1, 1, 4, 10), 0.04)
+    >>> looks[0, ..., 2] = looks[1:, ..., 5] = 0.64
+    >>> found = float_index(from_attention(looks))
+    >>> found["float_index"].item(), found["no_movement"].item(), found["movement"].item()
+    (0.5, 0.0, 0.5)
+    """
+    refuse_unknown_rule(rule, eps)
+    if not per_head:
+        data = mean_over_heads(data)
+    kept = [*RECEIVED, *(HALVES if "mass_even" in data else ())]
+    refuse_missing(data, kept, "The float index")
+    grouped = data[kept] if "group" in data.dims else data[kept].expand_dims("group")
+    if "step" in grouped.dims:
+        grouped = grouped.transpose("step", ...)
+    single = (grouped["rows"] <= 1) | grouped["rows"].isnull()
+    by_order = single.all([axis for axis in single.dims if axis != "group"])
+    found = by_layers(lambda some: _index(some, by_order, rule, eps), grouped)
+    found = found.transpose(*(axis for axis in grouped["mass"].dims if axis not in ("step", "key")))
+    return (found if "group" in data.dims else found.squeeze("group", drop=True)).assign_attrs(
+        rule=rule, eps=refuse_unknown_rule(rule, eps)
+    )
+
+
+def _index(data: xr.Dataset, by_order: xr.DataArray, rule: str, eps: float | None) -> xr.Dataset:
+    anchors = find_anchors(data[list(RECEIVED)], rule=rule, eps=eps)
+    refuse_without_axis(anchors, "step")
+    index = index_of(anchors)
+    noise, without = _by_order(anchors, by_order), xr.full_like(index["reason"], ONE_ROW)
+    if not by_order.all():
+        halves, why = _by_halves(data, rule, eps, like=index["float_index"])
+        noise, without = xr.where(by_order, noise, halves), xr.where(by_order, without, why)
+    index = index.assign(noise.where(index["reason"] == ""))
+    index["movement"] = (index["compared"] - index["no_movement"]).where(~by_order)
+    index["reason"] = xr.where(index["reason"] == "", without, index["reason"])
+    index["method"] = xr.where(by_order, "order", "halves" if "mass_even" in data else "")
+    return index
+
+
+def index_of(anchors: xr.Dataset) -> xr.Dataset:
+    """`float_index`, `no_memory`, the `pairs` of steps that counted, and the `reason` why there is none, of anchors as they are."""
+    along = jaccard(*neighbours(anchors, "step"))
+    counted = along["jaccard"].notnull()
+    pairs = counted.sum("step")
+    reason = why_no_drift(anchors)
+    return xr.Dataset(
+        {
+            "float_index": 1 - along["jaccard"].mean("step"),
+            "no_memory": 1 - along["no_memory"].where(counted).mean("step"),
+            "pairs": pairs,
+            "reason": xr.where((reason == "") & (pairs == 0), NO_PAIR, reason).transpose(*reason.dims),
+        }
+    )
+
+
+def _by_order(anchors: xr.Dataset, chosen: xr.DataArray) -> xr.Dataset:
+    """The index of a group's steps in any order, and in theirs, on the keys measured at all of them; NaN for groups that are not chosen."""
+    anchor, measured = anchors["anchor"].transpose("group", ..., "step", "key"), anchors["measured"]
+    somewhere = measured.any([axis for axis in measured.dims if axis not in ("group", "step", "key")]).transpose("group", "step", "key")
+    everywhere = measured.all([axis for axis in measured.dims if axis not in ("group", "step", "key")]).transpose("group", "step", "key")
+    means = np.full((2, *anchor.shape[:-2]), np.nan)
+    for group in np.flatnonzero(chosen):
+        steps = np.flatnonzero(somewhere.values[group].any(-1))
+        keys = everywhere.values[group][steps].all(0)
+        sets = anchor.values[group][..., steps, :][..., keys].astype(np.float32)
+        common = sets @ np.swapaxes(sets, -1, -2)
+        number = sets.sum(-1)
+        either = number[..., :, None] + number[..., None, :] - common
+        similar = np.divide(common, either, out=np.full(common.shape, np.nan), where=either > 0)
+        distance = steps[None, :] - steps[:, None]
+        for at, pairs in enumerate((distance > 0, distance == 1)):
+            among = similar[..., pairs]
+            known = (~np.isnan(among)).sum(-1)
+            means[at, group] = 1 - np.divide(np.nansum(among, -1), known, out=np.full(known.shape, np.nan), where=known > 0)
+    axes = anchor.dims[:-2]
+    return xr.Dataset({"no_movement": (axes, means[0]), "compared": (axes, means[1])})
+
+
+def _by_halves(data: xr.Dataset, rule: str, eps: float | None, like: xr.DataArray) -> tuple[xr.Dataset, xr.DataArray]:
+    """Within a step and across two, between the rows at even and those at odd positions; and why there is no number."""
+    unknown = xr.Dataset({"no_movement": xr.full_like(like, np.nan), "compared": xr.full_like(like, np.nan)})
+    if "mass_even" not in data:
+        return unknown, xr.full_like(like, NO_HALVES, dtype=object)
+    if ("head" in data["mass"].dims) != ("head" in data["mass_even"].dims):
+        return unknown, xr.full_like(like, HALVES_PER_LAYER, dtype=object)
+    even, odd = (find_anchors(half, rule=rule, eps=eps) for half in _halves(data))
+    (even_now, even_next), (odd_now, odd_next) = neighbours(even, "step"), neighbours(odd, "step")
+    within = overlap(even_now, odd_now), overlap(even_next, odd_next)
+    across = overlap(even_now, odd_next), overlap(odd_now, even_next)
+    usable = (within[0].keys > 0) & (within[1].keys > 0) & (across[0].keys > 0) & (across[1].keys > 0)
+    means = {
+        name: 1 - xr.concat([one.jaccard for one in pair], "side").where(usable).mean(("side", "step"))
+        for name, pair in (("no_movement", within), ("compared", across))
+    }
+    some = means["no_movement"].notnull() & means["compared"].notnull()
+    return xr.Dataset(means), xr.where(some, "", xr.where(usable.any("step"), EMPTY_HALVES, ONE_HALF))
+
+
+def _halves(data: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
+    """Received attention of the rows at even positions, and of those at odd positions."""
+    even = xr.Dataset({name: data[f"{name}_even"] for name in RECEIVED})
+    visible = data["visible"] - data["visible_even"]
+    fair = fair_mass(data).fillna(0) - fair_mass(data, "_even").fillna(0)
+    odd = {
+        "mass": data["mass"] - data["mass_even"],
+        "visible": visible,
+        "null": fair / visible.where(visible > 0),
+        "rows": data["rows"] - data["rows_even"],
+    }
+    return even, xr.Dataset(odd)
