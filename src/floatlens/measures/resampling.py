@@ -1,0 +1,237 @@
+"""Means, differences and ratios over prompts, with intervals that cover what they say they cover.
+
+**The interval** is a studentised bootstrap over prompts. In each draw, whole prompts are drawn with replacement, and the draw's deviation from the estimate is
+divided by the draw's own standard error; quantiles of that ratio, times the jackknife's standard error of the data, are the interval. Chosen by simulation
+(10 to 40 prompts of 1 to 20 rows, correlated within prompts, 95 % asked for):
+
+- the percentile interval is too short: it covers 88-91 % with 10 to 15 prompts, and 82-87 % where outcomes are skewed;
+- Student's t, widened percentiles and BCa reach 91-95 % for normal outcomes, and fall to 84-92 % for skewed ones and for accuracies near 0 or 1;
+- this one covers 93-97 % from 15 prompts on (92-97 % with 10) for normal, exponential and bounded outcomes alike; what it misses of skewed ones lies
+  towards the long tail. Less where a mean rests on what few prompts show: 91-93 % for log-normal outcomes, 89-94 % for accuracies around .9 with 10 to 15
+  prompts. With one answer a prompt, right or wrong, coverage jumps with the count (90-99 % from 25 prompts on); with fewer, all prompts may agree, and
+  then the interval has no width.
+
+Two details serve small numbers. A draw's standard error counts as at least a quarter of the data's, because draws that repeat one prompt have none, and
+an infinite interval helps nobody; for two prompts that floor is lower, and the interval is Student's. And prompts are sorted before they are drawn, so
+that the order of the samples changes nothing; a sample without a value (NaN) is as if it were not there.
+
+**Refuses** sides that do not match, and fewer draws than an interval needs. A single prompt has an estimate, and NaN for an interval: `reason` says so.
+"""
+
+import numpy as np
+import xarray as xr
+
+from floatlens.errors import Refusal
+from floatlens.measures.by_prompt import (
+    Labels,
+    PromptSums,
+    flattened,
+    labelled,
+    matched,
+    mean_by_prompt,
+    prompt_numbers,
+    ratio_by_prompt,
+    sides_by_prompt,
+)
+from floatlens.measures.jackknife import check_level, student_quantile
+
+NUMBERS_AT_ONCE = 200_000
+"""Size of the largest temporary array, cells times draws: 1.6 MB, which caches hold."""
+
+SMALLEST_ERROR = 0.25
+"""A draw's standard error counts as at least this share of the data's."""
+
+
+def bootstrap(values: xr.DataArray, *, clusters: Labels | None = None, draws: int = 2000, level: float = 0.95, seed: int = 0) -> xr.Dataset:
+    """The mean over `sample`, with an interval over prompts.
+
+    Parameters
+    ----------
+    values
+        Any axes, one of them `sample`. NaN: the sample does not have this value, and is left out.
+    clusters
+        The prompt of each sample. A prompt weighs as much as it has samples. By default each sample is its own prompt.
+    draws, level, seed
+        How many draws, what share of intervals shall cover the truth, and where drawing begins: the same seed gives the same interval.
+
+    Returns
+    -------
+    xarray.Dataset
+        `estimate`, `low`, `high`, `samples` (values that went in), `prompts` (that they come from) and `reason` (why there is no interval, or ""),
+        on the axes of the values but `sample`.
+
+    Examples
+    --------
+    >>> found = bootstrap(xr.DataArray([1.0, 2.0, 3.0, float("nan")], dims="sample"))
+    >>> float(found.estimate), int(found.samples), bool(found.low < 2 < found.high)
+    (2.0, 3, True)
+    >>> bootstrap(xr.DataArray([1.0, 3.0], dims="sample"), clusters=["x", "x"]).reason.item()
+    'one prompt, so no interval'
+    """
+    rows = flattened(values, "values")
+    return _described(values, [mean_by_prompt(rows, prompt_numbers(clusters, len(rows)))], draws, level, seed)
+
+
+def bootstrap_difference(
+    a: xr.DataArray,
+    b: xr.DataArray,
+    *,
+    paired: bool = True,
+    clusters: Labels | None = None,
+    clusters_b: Labels | None = None,
+    draws: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> xr.Dataset:
+    """The mean of a minus the mean of b, with an interval over prompts.
+
+    Parameters
+    ----------
+    a, b
+        Paired: the same samples in the same order; a NaN on either side leaves the pair out. Unpaired: two separate sets of prompts.
+    paired
+        Whether sample i of `a` and sample i of `b` come from the same prompt.
+    clusters, clusters_b
+        The prompt of each sample of `a` (of both sides, if paired), and of `b` if not.
+    draws, level, seed
+        As for `bootstrap`.
+
+    Returns
+    -------
+    xarray.Dataset
+        As for `bootstrap`; unpaired, `samples` and `prompts` count both sides.
+
+    Examples
+    --------
+    >>> with_context = xr.DataArray([0.75, 0.5, 1.0], dims="sample")
+    >>> without = xr.DataArray([0.5, 0.25, 0.75], dims="sample")
+    >>> gain = bootstrap_difference(with_context, without)
+    >>> float(gain.estimate), float(gain.low), float(gain.high)
+    (0.25, 0.25, 0.25)
+    """
+    like, sides = sides_by_prompt(a, b, paired, clusters, clusters_b)
+    return _described(like, sides, draws, level, seed)
+
+
+def bootstrap_ratio(
+    numerator: xr.DataArray,
+    denominator: xr.DataArray,
+    *,
+    clusters: Labels | None = None,
+    draws: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> xr.Dataset:
+    """The mean of one quantity over the mean of another, of the same samples: damage per removed mass. Both are drawn together.
+
+    Parameters
+    ----------
+    numerator, denominator
+        The same samples in the same order; a NaN in either leaves the sample out.
+    clusters, draws, level, seed
+        As for `bootstrap`.
+
+    Returns
+    -------
+    xarray.Dataset
+        As for `bootstrap`. Where the interval of the denominator's own mean holds 0, the ratio has no interval that ends, and `reason` says so.
+
+    Examples
+    --------
+    >>> damage, removed = xr.DataArray([1.0, 2.0, 3.0], dims="sample"), xr.DataArray([0.5, 1.0, 1.5], dims="sample")
+    >>> float(bootstrap_ratio(damage, removed).estimate)
+    2.0
+    """
+    above, below = matched(numerator, denominator, ("numerator", "denominator"), paired=True)
+    over, under = flattened(above, "numerator"), flattened(below, "denominator")
+    numbers = prompt_numbers(clusters, len(over))
+    found = _described(above, [ratio_by_prompt(over, under, numbers)], draws, level, seed)
+    bottom = _described(above, [mean_by_prompt(np.where(np.isnan(over), np.nan, under), numbers)], draws, level, seed)
+    zero = (bottom["estimate"] == 0) | np.isinf(found["estimate"])
+    # a draw, or what one prompt leaves, may have a denominator of 0 where the interval does not hold it
+    vague = ((bottom["low"] <= 0) & (bottom["high"] >= 0)) | ~np.isfinite(found["high"] - found["low"])
+    found["estimate"] = found["estimate"].where(~zero)
+    found["low"], found["high"] = found["low"].where(~vague), found["high"].where(~vague)
+    said = xr.where(vague & (found["reason"] == ""), "the denominator may be 0, so no interval", found["reason"])
+    found["reason"] = xr.where(zero, "the denominator is 0", said).astype(str)
+    return found
+
+
+def _described(values: xr.DataArray, sides: list[PromptSums], draws: int, level: float, seed: int) -> xr.Dataset:
+    """The estimate of one side, or of the first minus the second, with its interval, on the axes of the values."""
+    check_level(level)
+    if draws * (1 - level) < 2:
+        raise Refusal(f"{draws} draws have no tail beyond a level of {level}. Pass draws=2000 or more.")
+    if seed < 0:
+        raise Refusal(f"seed={seed} is negative. Pass 0 or more.")
+    prompts = np.stack([side.prompts for side in sides])  # side, cell
+    signs = (1, -1)[: len(sides)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        estimate = sum(
+            sign * (side.lowest + side.amount.sum(axis=0) / side.base.sum(axis=0)) for sign, side in zip(signs, sides, strict=True)
+        )
+    below, above = (np.full(prompts.shape[1], np.nan) for _ in range(2))
+    for counts in np.unique(prompts, axis=1).T:  # cells with as many prompts share their draws
+        if counts.min() < 2:
+            continue
+        weights = [_draw(draws, int(count), [seed, number]) for number, count in enumerate(counts)]
+        cells = np.flatnonzero((prompts == counts[:, None]).all(axis=0))
+        for some in np.array_split(cells, -(-len(cells) * draws // NUMBERS_AT_ONCE)):
+            parts = [side.in_own_order(some, int(count)) for side, count in zip(sides, counts, strict=True)]
+            below[some], above[some] = _deviations(parts, weights, level)
+    least = prompts.min(axis=0)
+    where = "" if len(sides) == 1 else " on one side"
+    return labelled(
+        values,
+        {
+            "estimate": np.asarray(estimate),
+            "low": estimate + below,
+            "high": estimate + above,
+            "samples": np.sum([side.samples for side in sides], axis=0),
+            "prompts": prompts.sum(axis=0),
+            "reason": np.select([least == 0, least == 1], [f"no sample{where} has a value", f"one prompt{where}, so no interval"], ""),
+        },
+    )
+
+
+def _draw(draws: int, prompts: int, seed: list[int]) -> np.ndarray:
+    """How often each prompt comes in each draw: prompt, draw."""
+    random = np.random.default_rng([*seed, prompts])
+    return random.multinomial(prompts, np.full(prompts, 1 / prompts), size=draws).T.astype(float)
+
+
+def _deviations(sides: list[tuple[np.ndarray, np.ndarray]], weights: list[np.ndarray], level: float) -> tuple[np.ndarray, np.ndarray]:
+    """How far the interval reaches below and above the estimate, by cell. Arrays have the axes cell, prompt, or cell, draw."""
+    moved = drawn_variance = np.zeros(1)
+    variance = jackknife_variance = np.zeros(1)
+    degrees = 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for sign, (amount, base), weight in zip((1, -1), sides, weights, strict=False):
+            count, whole = base.shape[1], base.sum(axis=1, keepdims=True)
+            residual = amount - amount.sum(axis=1, keepdims=True) / whole * base
+            scale = count / (count - 1)
+            variance = variance + scale * ((residual / whole) ** 2).sum(axis=1)
+            jackknife_variance = jackknife_variance + ((residual / (whole - base)) ** 2).sum(axis=1) / scale
+            drawn_whole = base @ weight
+            step = (residual @ weight) / drawn_whole
+            spread = residual**2 @ weight - 2 * step * ((residual * base) @ weight) + step**2 * (base**2 @ weight)
+            drawn_variance = drawn_variance + scale * np.maximum(spread, 0) / drawn_whole**2
+            moved = moved + sign * step
+            degrees += count - 1
+        floor = min(SMALLEST_ERROR, 1 / student_quantile(level, degrees)) * np.sqrt(variance)[:, None]
+        ratio = np.where(floor > 0, moved / np.maximum(np.sqrt(drawn_variance), floor), 0.0)
+    low, high = _quantiles(ratio, level)
+    error = np.sqrt(jackknife_variance)
+    return -high * error, -low * error
+
+
+def _quantiles(ratio: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the central `level` of each row; NaN if the row holds one. One sort takes a third of the time of np.quantile."""
+    ratio = np.sort(ratio, axis=-1)
+    # n draws cut the line into n + 1 parts that are equally likely to hold one more; any other count makes few draws give short intervals
+    place = (1 - level) / 2 * (ratio.shape[1] + 1) - 1
+    whole, part = int(place), place % 1
+    low = ratio[:, whole] * (1 - part) + ratio[:, whole + 1] * part
+    high = ratio[:, -1 - whole] * (1 - part) + ratio[:, -2 - whole] * part
+    complete = ~np.isnan(ratio[:, -1])  # NaN is sorted to the end
+    return np.where(complete, low, np.nan), np.where(complete, high, np.nan)
