@@ -1,0 +1,177 @@
+"""Findings and contrasts for people (tables in the terminal) and for programs (CSV, JSON)."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from floatlens.measures.comparison import Contrast
+from floatlens.measures.summary import Finding, Summary
+
+
+def print_findings(console: Console, summary: Summary, findings: Sequence[Finding], groups: Sequence[str]) -> None:
+    """A table for each query group, one for what has none, and why numbers are missing."""
+    said = summary.about
+    console.print(
+        f"{said['model']} ({said['family']}): {_prompts(len(set(summary.prompts)))}, anchors by {said['rule']} > {_number(said['eps'])}. "
+        "Means over prompts, steps and heads with 95 % intervals; null: what even attention or chance would give.\n",
+        highlight=False,
+    )
+    notes: list[str] = []
+    for group in [*groups, ""]:
+        rows = [finding for finding in findings if finding.group == group]
+        if rows:
+            console.print(_table(f"{group.capitalize()} rows" if group else "The answer's rows; masked against unmasked rows", rows, notes))
+    _print_notes(console, notes, summary.skipped)
+
+
+def _table(title: str, findings: Sequence[Finding], notes: list[str]) -> Table:
+    by_depth = {(finding.measure, finding.part, finding.depth): finding for finding in findings}
+    columns = list(dict.fromkeys(finding.depth for finding in findings if finding.depth != "all"))
+    table = _narrow_table(title)
+    table.add_column("")
+    if any(finding.depth == "all" for finding in findings):
+        table.add_column("all layers", no_wrap=True)
+        table.add_column("null", justify="right", no_wrap=True)
+    for depth in columns:
+        table.add_column(depth, justify="right", no_wrap=True)
+    measures: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.part and not finding.prompts:
+            continue  # a role that the text does not have, a region of no tokens
+        if finding.part not in measures.setdefault(finding.measure, []):
+            measures[finding.measure].append(finding.part)
+    for measure, parts in measures.items():
+        unit = next(finding.unit for finding in findings if finding.measure == measure)
+        if parts != [""]:
+            table.add_row(Text(_named(measure, unit)))
+        for part in parts:
+            whole = by_depth.get((measure, part, "all"))
+            thirds = [by_depth.get((measure, part, depth)) for depth in columns]
+            cells = [_with_interval(whole.value, whole.low, whole.high) + _note(whole, notes), _number(whole.null)] if whole else []
+            name = f"  {part}" if part else _named(measure, unit)
+            table.add_row(Text(name), *cells, *(_number(one.value) if one else "" for one in thirds))
+    return table
+
+
+def _narrow_table(title: str | None = None) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def _named(measure: str, unit: str) -> str:
+    return f"{measure}, {unit}" if unit in ("%", "steps", "ratio", "slope") else measure
+
+
+def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequence[Contrast], skipped: dict[str, str], paired: bool) -> None:
+    """Two traces side by side, over all layers."""
+    prompts = max((one.prompts for one in contrasts), default=0)
+    how = f"{_prompts(prompts)}, paired" if paired else f"{_prompts(prompts)} in all, not paired"
+    console.print(
+        f"a: {names[0]}   b: {names[1]}   ({how})\nPredicting rows on prompt keys, rescaled to the prompt. Means with 95 % intervals; null in brackets; p by permutation; all layers (--csv and --json also have the thirds of the depth).\n",
+        highlight=False,
+    )
+    table = _narrow_table()
+    table.add_column("")
+    for name in ("a", "b", "a - b"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("p", justify="right", no_wrap=True)
+    notes: list[str] = []
+    for one in contrasts:
+        if one.depth != "all":
+            continue
+        table.add_row(
+            Text(_named(one.measure, one.unit)),
+            f"{_number(one.a)} ({_number(one.a_null)})",
+            f"{_number(one.b)} ({_number(one.b_null)})",
+            _with_interval(one.difference, one.low, one.high) + _note(one, notes),
+            _number(one.p_value),
+        )
+    console.print(table)
+    _print_notes(console, notes, skipped)
+
+
+def as_csv(rows: Sequence[Finding] | Sequence[Contrast]) -> str:
+    """One line a number; empty where there is none.
+
+    Examples
+    --------
+    >>> print(as_csv([Finding("anchors", "keys", "masked", "", "all", 2.0, 1.0, 3.0, float("nan"), 4, "")]))
+    measure,unit,group,part,depth,value,low,high,null,prompts,reason
+    anchors,keys,masked,,all,2.0,1.0,3.0,,4,
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([field.name for field in fields(rows[0])] if rows else [])
+    writer.writerows([["" if _is_nan(value) else value for value in asdict(row).values()] for row in rows])
+    return text.getvalue().rstrip("\n")
+
+
+def as_json(about: dict[str, Any], rows: Sequence[Finding] | Sequence[Contrast], skipped: dict[str, str]) -> str:
+    """What was measured, the numbers (null where there is none), and what was left out and why."""
+    numbers = [{name: None if _is_nan(value) else value for name, value in asdict(row).items()} for row in rows]
+    return json.dumps({**about, "findings": numbers, "skipped": skipped}, indent=1, ensure_ascii=False)
+
+
+def _note(one: Finding | Contrast, notes: list[str]) -> str:
+    """The number of the note that says why something is missing."""
+    if not one.reason:
+        return ""
+    if one.reason not in notes:
+        notes.append(one.reason)
+    return f" ({notes.index(one.reason) + 1})"
+
+
+def _print_notes(console: Console, notes: Sequence[str], skipped: dict[str, str]) -> None:
+    for number, note in enumerate(notes, start=1):
+        console.print(f"({number}) {note}", style="dim", markup=False, highlight=False)
+    by_reason: dict[str, list[str]] = {}
+    for measure, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(measure)
+    for reason, measures in by_reason.items():
+        console.print(f"Left out: {', '.join(measures)}. {reason}", style="dim", markup=False, highlight=False)
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    if _is_nan(value):
+        return "-"
+    return _number(value) if _is_nan(low) else f"{_number(value)} [{_number(low)}, {_number(high)}]"
+
+
+def _number(value: float) -> str:
+    """Three digits that matter, or a dash.
+
+    Examples
+    --------
+    >>> [_number(one) for one in (0.0123, -0.5, 1.5, 38.61, 1234.5, float("nan"), 0.0)]
+    ['.012', '-.500', '1.50', '38.6', '1234', '-', '0']
+    """
+    if _is_nan(value):
+        return "-"
+    if abs(value) < 5e-4:
+        return "0"
+    size = abs(value)
+    return (
+        f"{value:.3f}".replace("0.", ".", 1)
+        if size < 0.9995
+        else f"{value:.2f}"
+        if size < 10
+        else f"{value:.1f}"
+        if size < 100
+        else f"{value:.0f}"
+    )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _prompts(count: int) -> str:
+    return f"{count} prompt{'s' * (count != 1)}"

@@ -1,0 +1,105 @@
+"""All measures of a trace together: by sample, over prompts, by depth."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import floatlens as fl
+from floatlens import measures
+from floatlens.measures.catalogue import CATALOGUE, RANGES
+from floatlens.measures.comparison import compare_traces
+from floatlens.measures.prompts import prompts_of
+from floatlens.measures.summary import Finding, measure_trace, over_depth
+from writers import PROMPTS, autoregressive_model, diffusion_model
+
+
+@pytest.fixture(scope="module")
+def trace() -> fl.Trace:
+    return diffusion_model("llada").trace([*PROMPTS, PROMPTS[0]], gen_length=6, steps=3, detail="full", progress=False)
+
+
+def find(findings: list[Finding], measure: str, **labels: str) -> Finding:
+    (found,) = (one for one in findings if one.measure == measure and all(getattr(one, name) == label for name, label in labels.items()))
+    return found
+
+
+def test_a_finding_is_the_mean_over_samples_of_the_measure(trace: fl.Trace) -> None:
+    summary = measure_trace(trace, eps=0.5, progress=False)
+    anchors = measures.find_anchors(trace, eps=0.5)
+    share = measures.absorption_of_anchors(trace, anchors)["share"].mean(["step", "head"])
+    findings = summary.findings()
+    for group in ("masked", "unmasked", "predicting"):
+        found = find(findings, "on the step's anchors", group=group, depth="all")
+        assert found.value == pytest.approx(float(share.sel(group=group).mean(["layer", "sample"])), rel=1e-5)
+        shallow = find(findings, "on the step's anchors", group=group, depth="shallow")
+        assert shallow.value == pytest.approx(float(share.sel(group=group).isel(layer=0).mean("sample")), rel=1e-5)
+    by_layer = summary.findings(by_layer=True)
+    assert find(by_layer, "on the step's anchors", group="masked", depth="2").value == pytest.approx(
+        float(share.sel(group="masked").isel(layer=2).mean("sample")), rel=1e-5
+    )
+
+
+def test_samples_of_one_prompt_count_as_one(trace: fl.Trace) -> None:
+    assert prompts_of(trace)[0] == prompts_of(trace)[3]
+    for found in measure_trace(trace, eps=0.5, progress=False).findings():
+        assert found.prompts <= 3
+
+
+def test_every_interval_lies_in_the_range_of_its_unit_and_holds_its_value(trace: fl.Trace) -> None:
+    for found in measure_trace(trace, eps=0.5, progress=False).findings():
+        least, most = RANGES[found.unit]
+        if not np.isnan(found.value):
+            assert least - 1e-6 <= found.value <= most + 1e-6
+            assert found.low <= found.value <= found.high
+        else:
+            assert found.reason, f"{found.measure} is missing without a reason"
+
+
+def test_every_line_is_measured_or_said_to_be_left_out(trace: fl.Trace) -> None:
+    summary = measure_trace(trace, progress=False)
+    asked = {line.name for line in CATALOGUE if not line.needs_gold}
+    assert set(summary.values) | set(summary.skipped) == asked
+    assert set(summary.values) & set(summary.skipped) == set()
+    assert all("tokenizer" in reason for reason in summary.skipped.values()), (
+        "a model without a tokenizer has no roles, and everything else"
+    )
+
+
+def test_relabelling_samples_changes_nothing() -> None:
+    lm = autoregressive_model()
+    here, there = (lm.trace(prompts, gen_length=6, progress=False) for prompts in (PROMPTS, PROMPTS[::-1]))
+    first, second = (measure_trace(trace, eps=0.5, progress=False).findings() for trace in (here, there))
+    for one, other in zip(first, second, strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-4, abs=1e-6, nan_ok=True)
+        assert one.null == pytest.approx(other.null, rel=1e-4, abs=1e-6, nan_ok=True)
+
+
+def test_one_step_leaves_out_what_needs_two() -> None:
+    trace = diffusion_model("llada").trace(PROMPTS, gen_length=2, steps=1, progress=False)
+    findings = measure_trace(trace, eps=0.5, progress=False).findings()
+    found = find(findings, "float index (no memory)", group="masked", depth="all")
+    assert np.isnan(found.value)
+    assert "one step" in found.reason
+    assert not np.isnan(find(findings, "on the step's anchors", group="masked", depth="all").value)
+
+
+def test_a_trace_against_itself_does_not_differ(trace: fl.Trace) -> None:
+    contrasts, _ = compare_traces(trace, trace, eps=0.5, progress=False)
+    assert {one.depth for one in contrasts} == {"all", "shallow", "middle", "deep"}
+    for one in contrasts:
+        if not np.isnan(one.difference):
+            assert (one.difference, one.low, one.high, one.p_value) == (0, 0, 0, 1)
+
+
+def test_depths_partition_the_layers() -> None:
+    values = xr.Dataset({"value": (("sample", "layer"), np.arange(12.0).reshape(2, 6))}, coords={"layer": np.arange(6)})
+    found = over_depth(values)["value"]
+    np.testing.assert_allclose(found.sel(depth="all"), [2.5, 8.5])
+    np.testing.assert_allclose(found.sel(depth="shallow"), [0.5, 6.5])
+    np.testing.assert_allclose(found.sel(depth="deep"), [4.5, 10.5])
+
+
+def test_prompts_are_what_the_user_wrote_whatever_the_template() -> None:
+    """Token ids stand for themselves; texts lose what the template added."""
+    trace = diffusion_model("llada").trace([PROMPTS[1]], gen_length=2, progress=False)
+    assert prompts_of(trace) == ["11 12"]
