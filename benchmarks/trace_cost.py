@@ -21,15 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
-from floatlens.trace.store import SampleInMemory
-from floatlens.trace.trace import SampleArrays, Trace
+from llada_shaped import llada_shaped
 
 GOAL = 1.2
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "trace-cost.md"
@@ -80,51 +78,6 @@ def generation(rounds: int) -> dict[str, float]:
                 taken[name].append(time.perf_counter() - began)
                 bar.advance(task)
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
-
-
-def llada_shaped() -> Trace:
-    """Attention that looks like attention: rows of a softmax, summed."""
-    steps, layers, heads, groups, keys = 32, 32, 32, 3, 512
-    draw = np.random.default_rng(0)
-    weights = draw.gumbel(size=(steps, layers, heads, groups, keys)).astype(np.float32)
-    np.exp(weights, out=weights)
-    weights /= weights.sum(-1, keepdims=True)
-    shapes: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
-        "entropy": (("step", "layer", "head", "group"), (steps, layers, heads, groups)),
-        **dict.fromkeys(("score", "cosine", "norm_product"), (("step", "layer", "group", "key"), (steps, layers, groups, keys))),
-        "query_norm": (("step", "layer", "query"), (steps, layers, keys)),
-        **dict.fromkeys(("key_norm", "value_norm"), (("step", "layer", "key"), (steps, layers, keys))),
-        **dict.fromkeys(("null", "visible"), (("step", "group", "key"), (steps, groups, keys))),
-        "rows": (("step", "group"), (steps, groups)),
-        "confidence": (("step", "position"), (steps, keys)),
-    }
-    stepped: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
-        name: (dims, draw.random(shape, dtype=np.float32)) for name, (dims, shape) in shapes.items()
-    }
-    stepped["mass"] = (("step", "layer", "head", "group", "key"), weights)
-    stepped["canvas"] = (("step", "position"), draw.integers(0, 1000, (steps, keys)).astype(np.int32))
-    stepped["state"] = (("step", "position"), np.ones((steps, keys), np.int8))
-    whole: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
-        "final": (("position",), np.zeros(keys, np.int32)),
-        "top_key": (("layer", "head", "position", "rank"), draw.integers(0, keys, (layers, heads, keys, 8)).astype(np.int32)),
-        "top_weight": (("layer", "head", "position", "rank"), draw.random((layers, heads, keys, 8), dtype=np.float32)),
-    }
-    sample = SampleInMemory()
-    sample.append(stepped)
-    sample.finish(whole, {"prompt": "", "completion": "", "vocabulary": {}})
-    said = {
-        "format": "trace",
-        "schema_version": 1,
-        "samples": 1,
-        "model": "synthetic",
-        "family": "llada",
-        "layer_numbers": list(range(layers)),
-        "modules": [f"layer {number}" for number in range(layers)],
-        "groups": ["masked", "unmasked", "predicting"],
-        "regions": [],
-        "chosen": [],
-    }
-    return Trace([SampleArrays(sample.arrays, sample.attributes)], said)
 
 
 def disk() -> dict[str, str]:

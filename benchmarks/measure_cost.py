@@ -1,0 +1,98 @@
+"""What measuring costs: every measure of `floatlens measure` on a LLaDA-shaped trace of one prompt, read from disk.
+
+Prints the seconds of each, its share, and the peak memory of the process (the interpreter and its libraries included). Goals: all of them within 10 s and 2 GB. What several measures share (anchors, the
+float index) is charged to the first that needs it. `--write` also writes docs/benchmarks/measure-cost.md.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+GOAL_SECONDS, GOAL_BYTES = 10.0, 2e9
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "measure-cost.md"
+
+
+def measure(path: str) -> None:
+    """In a process of its own, so that its peak is that of measuring."""
+    import floatlens as fl
+    from floatlens.measures.catalogue import CATALOGUE, Sample
+    from floatlens.measures.sweep import threshold_sweep
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.perf_counter()
+    sample = Sample.of(fl.open_trace(path).sample(0), "lift", 3.0, "prompt")
+    took = {"reading the sample": time.perf_counter() - began}
+    for line in CATALOGUE:
+        began = time.perf_counter()
+        try:
+            line.of(sample)
+        except fl.Refusal:  # what the default detail does not keep
+            continue
+        took[line.name] = time.perf_counter() - began
+    began = time.perf_counter()
+    threshold_sweep(sample.data)
+    took["threshold sweep"] = time.perf_counter() - began
+    for name, seconds in took.items():
+        print(f"{name}\t{seconds}")
+    print(f"before\t{before}\npeak\t{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks/measure-cost.md")
+    parser.add_argument("--make", metavar="TRACE", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", metavar="TRACE", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.make:
+        from llada_shaped import llada_shaped
+
+        llada_shaped().save(asked.make)
+        return
+    if asked.measure:
+        measure(asked.measure)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _, run = (
+            subprocess.run([sys.executable, __file__, what, f"{folder}/run.zarr"], check=True, capture_output=True, text=True)
+            for what in ("--make", "--measure")  # each by itself: a process inherits the peak of the one that starts it
+        )
+    numbers = {name: float(value) for name, value in (line.split("\t") for line in run.stdout.splitlines())}
+    peak, before = 1024 * numbers.pop("peak"), 1024 * numbers.pop("before")
+    total = sum(numbers.values())
+    lines = ["| LLaDA-shaped trace, one prompt | seconds | share |", "|---|---|---|"]
+    lines += [
+        f"| {name} | {seconds:.2f} | {100 * seconds / total:.0f} % |"
+        for name, seconds in sorted(numbers.items(), key=lambda item: -item[1])
+    ]
+    lines += [f"| **all** (goal {GOAL_SECONDS:.0f} s: {'met' if total <= GOAL_SECONDS else 'missed'}) | {total:.2f} | |", ""]
+    lines += [
+        f"Peak memory {peak / 1e9:.2f} GB, of which {before / 1e9:.2f} GB before the trace was read (goal 2 GB: {'met' if peak <= GOAL_BYTES else 'missed'})."
+    ]
+    Console().print("\n".join(lines), markup=False, highlight=False)
+    if asked.write:
+        _write(lines)
+
+
+def _write(lines: list[str]) -> None:
+    page = PAGE.read_text()
+    start, end = "<!-- table: written by benchmarks/measure_cost.py --write -->", "<!-- end of table -->"
+    processor = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    where = f"Measured {datetime.date.today()} on {os.cpu_count()} cores, {processor}, by `make bench`."
+    before, after = page.split(start)[0], page.split(end)[1]
+    PAGE.write_text(f"{before}{start}\n{where}\n\n" + "\n".join(lines) + f"\n{end}{after}")
+
+
+if __name__ == "__main__":
+    main()
