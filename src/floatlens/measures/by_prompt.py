@@ -103,7 +103,14 @@ def by_prompt(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def mean_by_prompt(rows: np.ndarray, numbers: np.ndarray) -> PromptSums:
-    """What each prompt adds to the mean over samples."""
+    """What each prompt adds to the mean over samples.
+
+    Examples
+    --------
+    >>> sums = mean_by_prompt(np.array([[2.0], [5.0], [3.0]]), np.array([0, 0, 1]))
+    >>> sums.lowest.tolist(), sums.amount.tolist(), sums.base.tolist()  # 2 + (3 + 1) / (2 + 1)
+    ([2.0], [[3.0], [1.0]], [[2.0], [1.0]])
+    """
     has = np.isfinite(rows)
     lowest = np.where(has.any(axis=0), np.where(has, rows, np.inf).min(axis=0), 0.0)
     counts = by_prompt(has.astype(float), numbers)
@@ -111,7 +118,14 @@ def mean_by_prompt(rows: np.ndarray, numbers: np.ndarray) -> PromptSums:
 
 
 def ratio_by_prompt(numerator: np.ndarray, denominator: np.ndarray, numbers: np.ndarray) -> PromptSums:
-    """What each prompt adds to a ratio of means; a sample that lacks either is left out."""
+    """What each prompt adds to a ratio of means; a sample that lacks either is left out.
+
+    Examples
+    --------
+    >>> sums = ratio_by_prompt(np.array([[2.0], [5.0], [3.0]]), np.array([[1.0], [np.nan], [2.0]]), np.array([0, 0, 1]))
+    >>> sums.amount.tolist(), sums.base.tolist()
+    ([[2.0], [3.0]], [[1.0], [2.0]])
+    """
     has = np.isfinite(numerator) & np.isfinite(denominator)
     amount, base = (by_prompt(np.where(has, rows, 0.0), numbers) for rows in (numerator, denominator))
     return PromptSums(amount, base, by_prompt(has.astype(float), numbers) > 0, has.sum(axis=0), np.zeros(has.shape[1]))
@@ -120,7 +134,16 @@ def ratio_by_prompt(numerator: np.ndarray, denominator: np.ndarray, numbers: np.
 def sides_by_prompt(
     a: xr.DataArray, b: xr.DataArray, paired: bool, clusters: Labels | None, clusters_b: Labels | None
 ) -> tuple[xr.DataArray, list[PromptSums]]:
-    """Two sides: their axes, and either the sums of the differences (paired) or those of each side."""
+    """Two sides: their axes, and either the sums of the differences (paired) or those of each side.
+
+    Examples
+    --------
+    >>> a, b = xr.DataArray([4.0, 6.0], dims="sample"), xr.DataArray([1.0, 1.0], dims="sample")
+    >>> [side.lowest.item() for side in sides_by_prompt(a, b, True, None, None)[1]]
+    [3.0]
+    >>> [side.lowest.item() for side in sides_by_prompt(a, b, False, None, None)[1]]
+    [4.0, 1.0]
+    """
     a, b = matched(a, b, ("a", "b"), paired, ", or paired=False")
     first, second = flattened(a, "a"), flattened(b, "b")
     if paired:
@@ -161,7 +184,15 @@ def matched(a: xr.DataArray, b: xr.DataArray, names: tuple[str, str], paired: bo
 
 
 def refuse_unlike(a: xr.DataArray, b: xr.DataArray, axis: str, names: tuple[str, str], remedy: str) -> None:
-    """Refuse two arrays whose sizes or labels along an axis differ."""
+    """Refuse two arrays whose sizes or labels along an axis differ.
+
+    Examples
+    --------
+    >>> two, three = xr.DataArray([1, 2], dims="layer"), xr.DataArray([1, 2, 3], dims="layer")
+    >>> refuse_unlike(two, three, "layer", ("a", "b"), "Select what both have.")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: `a` has 2 along `layer`, `b` has 3. Select what both have.
+    """
     if a.sizes[axis] != b.sizes[axis]:
         raise Refusal(f"`{names[0]}` has {a.sizes[axis]} along `{axis}`, `{names[1]}` has {b.sizes[axis]}. {remedy}")
     if axis in a.indexes and axis in b.indexes and not a.indexes[axis].equals(b.indexes[axis]):
@@ -169,6 +200,13 @@ def refuse_unlike(a: xr.DataArray, b: xr.DataArray, axis: str, names: tuple[str,
 
 
 def labelled(values: xr.DataArray, variables: dict[str, np.ndarray]) -> xr.Dataset:
-    """One number a cell, back on the axes of the values but `sample`."""
+    """One number a cell, back on the axes of the values but `sample`.
+
+    Examples
+    --------
+    >>> values = xr.DataArray(np.zeros((3, 2)), dims=("sample", "layer"), coords={"layer": [4, 5]})
+    >>> labelled(values, {"estimate": np.array([0.5, 0.7])}).estimate.sel(layer=5).item()
+    0.7
+    """
     like = values.transpose("sample", ...).isel(sample=0, drop=True)
     return xr.Dataset({name: (like.dims, cells.reshape(like.shape)) for name, cells in variables.items()}, coords=like.coords)

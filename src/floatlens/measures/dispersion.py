@@ -10,8 +10,8 @@ Anchors of head-averaged attention are measured against head-averaged mass. Wher
 import numpy as np
 import xarray as xr
 
-from floatlens.measures.absorption import by_layers, existing, refuse_other_axes
 from floatlens.measures.inputs import mean_over_heads, one_sample_at_a_time, refuse_missing
+from floatlens.measures.layers import by_layers, existing, refuse_other_axes
 
 NOTHING = "no key is measured, or none draws anything"
 

@@ -18,10 +18,10 @@ What cannot be said is NaN, and `reason` says why.
 import numpy as np
 import xarray as xr
 
-from floatlens.measures.absorption import by_layers
 from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
 from floatlens.measures.drift import jaccard, neighbours, overlap, refuse_without_axis, why_no_drift
 from floatlens.measures.inputs import mean_over_heads, one_sample_at_a_time, refuse_missing
+from floatlens.measures.layers import by_layers
 from floatlens.measures.received import fair_mass
 
 RECEIVED = ("mass", "visible", "null", "rows")
@@ -63,10 +63,10 @@ def float_index(data: xr.Dataset, *, rule: str = "lift", eps: float | None = Non
     (0.5, 0.0, 0.5)
     """
     refuse_unknown_rule(rule, eps)
-    if not per_head:
-        data = mean_over_heads(data)
     kept = [*RECEIVED, *(HALVES if "mass_even" in data else ())]
     refuse_missing(data, kept, "The float index")
+    if not per_head or "head" not in data["mass"].dims:
+        data = mean_over_heads(data)
     grouped = data[kept] if "group" in data.dims else data[kept].expand_dims("group")
     if "step" in grouped.dims:
         grouped = grouped.transpose("step", ...)
@@ -83,7 +83,7 @@ def _index(data: xr.Dataset, by_order: xr.DataArray, rule: str, eps: float | Non
     anchors = find_anchors(data[list(RECEIVED)], rule=rule, eps=eps)
     refuse_without_axis(anchors, "step")
     index = index_of(anchors)
-    noise, without = _by_order(anchors, by_order), xr.full_like(index["reason"], ONE_ROW)
+    noise, without = _by_order(anchors, by_order), xr.where(by_order, ONE_ROW, "")
     if not by_order.all():
         halves, why = _by_halves(data, rule, eps, like=index["float_index"])
         noise, without = xr.where(by_order, noise, halves), xr.where(by_order, without, why)
@@ -137,9 +137,9 @@ def _by_halves(data: xr.Dataset, rule: str, eps: float | None, like: xr.DataArra
     """Within a step and across two, between the rows at even and those at odd positions; and why there is no number."""
     unknown = xr.Dataset({"no_movement": xr.full_like(like, np.nan), "compared": xr.full_like(like, np.nan)})
     if "mass_even" not in data:
-        return unknown, xr.full_like(like, NO_HALVES, dtype=object)
+        return unknown, xr.where(like.isnull(), "", NO_HALVES)
     if ("head" in data["mass"].dims) != ("head" in data["mass_even"].dims):
-        return unknown, xr.full_like(like, HALVES_PER_LAYER, dtype=object)
+        return unknown, xr.where(like.isnull(), "", HALVES_PER_LAYER)
     even, odd = (find_anchors(half, rule=rule, eps=eps) for half in _halves(data))
     (even_now, even_next), (odd_now, odd_next) = neighbours(even, "step"), neighbours(odd, "step")
     within = overlap(even_now, odd_now), overlap(even_next, odd_next)
