@@ -146,7 +146,7 @@ def test_one_row_a_step_cannot_tell_leaps_from_noise_and_says_so() -> None:
     found = float_index(one_row(looking_at(list(range(8)), keys=12, rows=1)))
     assert found["float_index"].item() == found["no_movement"].item() == 1
     assert found["movement"].isnull().all()
-    assert "one row a step" in found["reason"].item()
+    assert found["reason"].item() == "one row a step, whose noise looks like movement: compare with no_movement, the same rows in any order"
 
 
 def test_slow_drift_of_one_row_a_step_shows_against_the_order() -> None:
@@ -198,6 +198,13 @@ def test_halves_per_layer_serve_head_averaged_anchors_only() -> None:
     averaged = float_index(data, per_head=False)
     assert averaged["movement"].dims == ("layer", "group")
     assert averaged["movement"].item() == 1
+
+
+def test_mass_per_layer_takes_halves_per_head_as_their_mean() -> None:
+    data = from_attention(noisy_static(15, heads=3))
+    expected = float_index(data, eps=1.0, per_head=False)
+    xr.testing.assert_allclose(float_index(data.assign(mass=data["mass"].mean("head")), eps=1.0), expected)
+    assert expected["movement"].notnull().all()
 
 
 def test_head_averaged_anchors_are_those_of_head_averaged_attention_in_halves_too() -> None:
