@@ -58,7 +58,7 @@ def find_anchors(data: xr.Dataset, *, rule: str = "lift", eps: float | None = No
     if not per_head or "head" not in data["mass"].dims:
         data = mean_over_heads(data)
     enough = measured(data)
-    found = rank_of_keys(data, enough) < eps if rule == "top" else margin(data, rule) > eps
+    found = rank_of_keys(data, enough) < eps if rule == "top" else _exceeds(data, rule, eps)
     anchor = (found & enough).transpose(*data["mass"].dims)
     return xr.Dataset({"anchor": anchor, "measured": enough}, attrs={"rule": rule, "eps": eps})
 
@@ -92,6 +92,16 @@ def margin(data: xr.Dataset, rule: str = "lift") -> xr.DataArray:
         spread = per_row.std("key", ddof=0)
         return (per_row - per_row.mean("key")) / spread.where(spread > 0)
     raise Refusal(f"The rule {rule!r} has no margin; those with one are lift, additive, zscore and rate.")
+
+
+def _exceeds(data: xr.Dataset, rule: str, eps: float) -> xr.DataArray:
+    """Whether the margin exceeds eps. Where the rule compares with something small, that is scaled instead of the mass, which is a hundred times larger."""
+    mass = data["mass"]
+    if rule == "lift":
+        return mass > (1 + eps) * fair_mass(data).astype(mass.dtype)
+    if rule == "rate":
+        return mass > (eps * data["visible"].where(data["visible"] > 0)).astype(mass.dtype)
+    return margin(data, rule) > eps
 
 
 def rank_of_keys(data: xr.Dataset, enough: xr.DataArray) -> xr.DataArray:
