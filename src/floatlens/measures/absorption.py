@@ -11,14 +11,10 @@ Attention is that on the text's own keys: what keys draw that an edit appended i
 import numpy as np
 import xarray as xr
 
-from floatlens.measures.inputs import mean_over_heads, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import HALVES, NO_ROWS, RECEIVED, mean_over_heads, one_sample_at_a_time, refuse_missing
 from floatlens.measures.layers import by_layers, existing, refuse_other_axes
 from floatlens.measures.received import fair_mass, measured
 
-RECEIVED = ("mass", "visible", "null", "rows")
-EVEN = ("mass_even", "visible_even", "null_even", "rows_even")
-
-NO_ROWS = "the group has no rows here"
 NOT_MEASURED = "too few rows see any key"
 ONE_HALF = "only one half of the positions, even or odd, has rows of the group: measure pool_steps(data)"
 
@@ -108,10 +104,10 @@ def absorption_of_strongest_key(data: xr.Dataset) -> xr.Dataset:
     >>> round(absorbed["share"].item(), 6), round(absorbed["same_rows"].item(), 6), round(absorbed["null"].item(), 1)
     (10.0, 40.0, 33.3)
     """
-    refuse_missing(data, (*RECEIVED, *EVEN), "Absorption of the strongest key")
+    refuse_missing(data, (*RECEIVED, *HALVES), "Absorption of the strongest key")
     if ("head" in data["mass"].dims) != ("head" in data["mass_even"].dims):
         data = mean_over_heads(data)
-    return by_layers(_on_strongest_key, data[[*RECEIVED, *EVEN]])
+    return by_layers(_on_strongest_key, data[[*RECEIVED, *HALVES]])
 
 
 def _on_strongest_key(data: xr.Dataset) -> xr.Dataset:

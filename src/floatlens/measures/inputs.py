@@ -22,6 +22,14 @@ Labelled = TypeVar("Labelled", bound=xr.Dataset | xr.DataArray)
 Options = ParamSpec("Options")
 Result = TypeVar("Result")
 
+RECEIVED = ("mass", "visible", "null", "rows")
+"""The variables of received attention."""
+
+HALVES = tuple(f"{name}_even" for name in RECEIVED)
+"""The same of the rows at even positions."""
+
+NO_ROWS = "the group has no rows here"
+
 RECORDED_BY = {
     "mass": "detail={'mass': 'head'}",
     "visible": "detail={'mass': 'head'}",

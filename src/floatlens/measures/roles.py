@@ -27,9 +27,9 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.absorption import NO_ROWS, NOT_MEASURED, RECEIVED
+from floatlens.measures.absorption import NOT_MEASURED
 from floatlens.measures.function_words import CLITICS, FUNCTION_WORDS
-from floatlens.measures.inputs import one_sample_at_a_time, refuse_missing, relative_depth
+from floatlens.measures.inputs import NO_ROWS, RECEIVED, one_sample_at_a_time, refuse_missing, relative_depth
 from floatlens.measures.layers import by_layers, refuse_other_axes
 from floatlens.measures.received import fair_mass
 from floatlens.measures.slopes import slope_over
