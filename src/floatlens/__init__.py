@@ -14,22 +14,45 @@ if TYPE_CHECKING:
     from floatlens.capture.edits import Before, Edit, Received
     from floatlens.capture.forward import Forward
     from floatlens.capture.tapping import Tap, tap
-    from floatlens.models.language_model import Generation, LanguageModel
+    from floatlens.interventions import (
+        ExtraSinkToken,
+        Intervention,
+        KeepSinks,
+        MaskAbove,
+        MaskAnchors,
+        MaskHeads,
+        RandomHeads,
+        RandomKeys,
+        ZeroAnchorValues,
+    )
+    from floatlens.interventions.run import InterventionRun
+    from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
     from floatlens.models.prompts import Prompt
+    from floatlens.models.writing import Generation
     from floatlens.trace.trace import Trace, open_trace
 
 _HOMES = {
     "AttentionCall": "capture.call",
     "Before": "capture.edits",
     "Edit": "capture.edits",
+    "ExtraSinkToken": "interventions",
     "Forward": "capture.forward",
-    "Generation": "models.language_model",
+    "Generation": "models.writing",
+    "Intervention": "interventions",
+    "InterventionRun": "interventions.run",
+    "KeepSinks": "interventions",
     "LanguageModel": "models.language_model",
+    "MaskAbove": "interventions",
+    "MaskAnchors": "interventions",
+    "MaskHeads": "interventions",
     "Prompt": "models.prompts",
+    "RandomHeads": "interventions",
+    "RandomKeys": "interventions",
     "Received": "capture.edits",
     "Tap": "capture.tapping",
     "Trace": "trace.trace",
+    "ZeroAnchorValues": "interventions",
     "load": "models.loading",
     "open_trace": "trace.trace",
     "tap": "capture.tapping",
@@ -40,14 +63,24 @@ __all__ = [
     "Before",
     "BrokenPromise",
     "Edit",
+    "ExtraSinkToken",
     "Forward",
     "Generation",
+    "Intervention",
+    "InterventionRun",
+    "KeepSinks",
     "LanguageModel",
+    "MaskAbove",
+    "MaskAnchors",
+    "MaskHeads",
     "Prompt",
+    "RandomHeads",
+    "RandomKeys",
     "Received",
     "Refusal",
     "Tap",
     "Trace",
+    "ZeroAnchorValues",
     "__version__",
     "load",
     "open_trace",

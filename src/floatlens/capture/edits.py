@@ -5,8 +5,10 @@ An edit is a callable `edit(call, before) -> call`. It gets the call as it would
 
 `before` holds what each key receives *without* any edit, in this step and in the step before, by the tap's query groups: chosen after an
 edit, a hidden key would never show again. Computing it costs one more walk; an edit that has no use for it says `uses_statistics = False`.
+`before.forward` says what is known of the forward that the call belongs to: what is padding, and where the cache ends.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
 from floatlens.capture.forward import Forward
+from floatlens.capture.observation import Observation
 from floatlens.capture.reducers.mass import Mass
 from floatlens.capture.walk import Workspace, refuse_broken_rows, walk
 from floatlens.errors import Refusal
@@ -31,6 +34,7 @@ class Received:
     mass: Tensor  # (sample, head, group, key)
     visible: Tensor  # (sample, head or 1, group, key)
     null: Tensor  # (sample, head or 1, group, key)
+    rows: Tensor  # (sample, head or 1, group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Before:
 
     now: Received | None
     previous: Received | None
+    forward: Forward
 
 
 class Edit(Protocol):
@@ -47,20 +52,31 @@ class Edit(Protocol):
     def __call__(self, call: AttentionCall, before: Before) -> AttentionCall: ...
 
 
+def refuse_uncallable(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits, or a refusal of the first that is none."""
+    edits = tuple(edits)
+    for edit in edits:
+        if not callable(edit):
+            raise Refusal(
+                f"{edit!r} is no edit: an edit is a function of the call and what was before it. An intervention goes to "
+                "lm.generate(..., intervention=...) or lm.trace(..., intervention=...)."
+            )
+    return edits
+
+
 def uses_statistics(edit: Edit) -> bool:
     """Whether an edit wants `before`; it does unless it says otherwise."""
     return getattr(edit, "uses_statistics", True)
 
 
-def received_before_edits(call: AttentionCall, forward: Forward, workspace: Workspace) -> Received:
-    """Measure the unedited call."""
-    observation = forward.observe(call)
+def received(observation: Observation, workspace: Workspace) -> Received:
+    """Measure what each key of a call receives."""
     mass = Mass(observation)
     walk(observation, None, [mass], workspace)
     mass.check_rows_sum_to_one(lambda: refuse_broken_rows(observation, None, workspace))
     _, values = mass.result()["mass"]
     scene = observation.scene
-    return Received(scene.group_names, scene.key_start, values, scene.seeing_rows, scene.null)
+    return Received(scene.group_names, scene.key_start, values, scene.seeing_rows, scene.null, scene.group_sizes)
 
 
 def apply_edits(edits: tuple[Edit, ...], call: AttentionCall, before: Before) -> AttentionCall:

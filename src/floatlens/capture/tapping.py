@@ -22,7 +22,7 @@ from floatlens._version import __version__
 from floatlens.capture.call import AttentionCall
 from floatlens.capture.chosen_rows import SeenCall
 from floatlens.capture.dataset import CallRecord, StepRecord, assemble, record_of
-from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received_before_edits, uses_statistics
+from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs
 from floatlens.capture.kernel import run
 from floatlens.capture.layers import LayerNumbers, RunningModules, check_all_came, expected_calls, refuse_surplus
@@ -66,7 +66,7 @@ class Tap:
         self._patterns = tuple(patterns)
         self._groups, self._regions, self._padding = groups, regions, padding
         self._expected = expected_calls(self._step_module, layers)
-        self._edits = tuple(edits)
+        self._edits = refuse_uncallable(edits)
         self._which_samples = samples
         self._on_call = on_call
         self._recording = True
@@ -222,15 +222,15 @@ class Tap:
 
     def _before(self, call: AttentionCall) -> Before:
         """Statistics of the unedited call, for edits that want them."""
-        if not any(map(uses_statistics, self._edits)):
-            return Before(None, None)
         assert self._forward is not None
+        if not any(map(uses_statistics, self._edits)):
+            return Before(None, None, self._forward)
         identity = (call.module, call.repeat)
         previous = self._previous.get(identity)
-        now = received_before_edits(call, self._forward, self._workspace)
+        now = received(self._forward.observe(call), self._workspace)
         if self._recording:
             self._previous[identity] = now
-        return Before(now, previous)
+        return Before(now, previous, self._forward)
 
     def _record(self, call: AttentionCall, logsumexp: Tensor | None, before: Before, *, edited: bool) -> CallRecord:
         assert self._forward is not None

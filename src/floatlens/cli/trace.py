@@ -28,6 +28,9 @@ def trace(
     detail: str = typer.Option("default", help="default, light, full, or what differs from default: geometry=head,norms=off."),
     groups: str = typer.Option(None, help="Query groups: masked,unmasked,predicting,prompt."),
     top_keys: int = typer.Option(8, help="Favourite keys kept of each predicting row."),
+    intervention: list[str] = typer.Option(
+        [], "--intervention", help="What it may not look at, e.g. mask-anchors:5,layers=0-7; several act one after the other."
+    ),
     patterns: str = typer.Option("", help="layer:head pairs whose full patterns are kept, e.g. 3:0,11:4."),
     raw: bool = typer.Option(False, help="Leave the chat template out."),
     dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
@@ -46,6 +49,7 @@ def trace(
 
       floatlens trace -m ./LLaDA-8B-Instruct --prompt-file questions.jsonl --steps 32 -s block_length=16 --dtype bfloat16 -o run.zarr
     """
+    from floatlens.interventions import from_text
     from floatlens.models.loading import load
     from floatlens.models.prompts import Prompt
     from floatlens.trace.estimate import estimate, seconds, size_in_words
@@ -58,10 +62,23 @@ def trace(
     if not prompts:
         raise Refusal("There is nothing to ask: give --prompt or --prompt-file.")
     kept = detail_of(detail)
+    interventions = [from_text(text) for text in intervention]
     chosen = [_layer_and_head(pair) for pair in patterns.split(",") if pair]
     named_groups = groups.split(",") if groups else None
     options = {name: _value(value) for name, value in _pairs(set_, "--set")}
-    for name in ("gen_length", "steps", "sampler", "seed", "batch_size", "chat", "detail", "groups", "top_keys", "patterns"):
+    for name in (
+        "gen_length",
+        "steps",
+        "sampler",
+        "seed",
+        "batch_size",
+        "chat",
+        "detail",
+        "groups",
+        "top_keys",
+        "patterns",
+        "intervention",
+    ):
         if name in options:
             raise Refusal(
                 f"--set {name}=... is not a sampler option of its own; use --{'raw' if name == 'chat' else name.replace('_', '-')}."
@@ -96,6 +113,7 @@ def trace(
         groups=named_groups,
         top_keys=top_keys,
         patterns=chosen,
+        intervention=interventions or None,
         path=output,
         **options,
     )

@@ -5,6 +5,7 @@
 
 import inspect
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from numbers import Integral
@@ -22,24 +23,13 @@ from floatlens.decoding import autoregressive, dream, llada, sdar
 from floatlens.decoding.canvas import Canvas, Pass, Run, Step, blank_canvas
 from floatlens.decoding.options import AutoregressiveOptions, DreamOptions, LladaOptions, Options, SdarOptions, make_options
 from floatlens.errors import Refusal
+from floatlens.interventions.run import AnyIntervention, InterventionRun, intervening, run_of
 from floatlens.models.fitting import refuse_unfit_prompts
-from floatlens.models.own_generate import own_generate
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
-from floatlens.progress import progress_bar
+from floatlens.models.writing import Generation, write, write_by_itself
 
 if TYPE_CHECKING:
     from floatlens.trace.trace import Trace
-
-
-@dataclass(frozen=True)
-class Generation:
-    """What a model wrote."""
-
-    text: str  # up to the first end token, without special tokens
-    tokens: list[int]  # everything it wrote
-    prompt: str
-    prompt_tokens: list[int]
-    steps: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +90,7 @@ class LanguageModel:
         seed: int = 0,
         batch_size: int = 8,
         chat: bool | None = None,
+        intervention: AnyIntervention | None = None,
         progress: bool = True,
         **options: Any,
     ) -> list[Generation]:
@@ -121,6 +112,8 @@ class LanguageModel:
             How many prompts run together. It changes the speed, never the tokens.
         chat
             Whether texts go through the tokenizer's chat template; by default if it has one.
+        intervention
+            What the model may not look at while it writes: one or several of `floatlens.interventions`, or functions that change attention calls.
         progress
             Show a progress bar.
         options
@@ -128,21 +121,29 @@ class LanguageModel:
         """
         encoded = [self.encode(prompt, chat=chat) for prompt in as_list(prompts)]
         refuse_batch_size(batch_size)
+        under = run_of(self, intervention)
         if self.sampler is None and sampler is None:
-            return self._generate_by_itself(encoded, gen_length, seed, progress, options if steps is None else {**options, "steps": steps})
+            own_options = options if steps is None else {**options, "steps": steps}
+            return write_by_itself(self, encoded, gen_length, seed, own_options, under, progress=progress)
         chosen = self.options(encoded, gen_length, steps, sampler, options)
-        written: list[Generation] = []
-        with progress_bar(self.most_steps(encoded, chosen, batch_size), f"Writing with {self.name}", show=progress) as advance:
-            for first in range(0, len(encoded), batch_size):
-                batch = encoded[first : first + batch_size]
-                canvas = self.canvas(batch, chosen, seed + first)
-                taken = [0] * len(batch)
-                for step in self.loop(self.run_pass, canvas, chosen):
-                    for sample in step.samples:
-                        taken[sample] += 1
-                    advance(1)
-                written += [self.generation(prompt, canvas, sample, taken[sample]) for sample, prompt in enumerate(batch)]
-        return written
+        return write(self, encoded, chosen, seed, batch_size, under, progress=progress)
+
+    def intervene(self, intervention: AnyIntervention) -> AbstractContextManager[InterventionRun]:
+        """Everything that the model writes inside the context, it writes under these interventions; the run says what they removed.
+
+        Examples
+        --------
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> from floatlens.interventions import MaskAnchors
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=64)
+        >>> config.is_causal = False
+        >>> lm = LanguageModel(LlamaForCausalLM(config).eval(), mask_token_id=63)
+        >>> with lm.intervene(MaskAnchors(1)) as run:
+        ...     written = lm.generate([[1, 2, 3]], gen_length=4, steps=2, progress=False)
+        >>> dict(run.removed.sizes)
+        {'sample': 1, 'step': 2, 'layer': 2, 'head': 4}
+        """
+        return intervening(self, intervention)
 
     def trace(
         self,
@@ -159,6 +160,7 @@ class LanguageModel:
         top_keys: int = 8,
         patterns: Sequence[tuple[int, int]] = (),
         edits: Sequence[Edit] = (),
+        intervention: AnyIntervention | None = None,
         path: str | PathLike[str] | None = None,
         progress: bool = True,
         **options: Any,
@@ -171,7 +173,7 @@ class LanguageModel:
         ----------
         detail
             What is kept: "default", "light" (mass and entropy per layer), "full" (everything per head), or a dictionary over the default, such as
-            {"geometry": "head", "norms": "off"}. Names: mass, entropy, geometry, norms, flow, top_keys; values: "head", "layer", "off".
+            {"geometry": "head", "norms": "off"}. Names: mass, halves, entropy, geometry, norms, flow, top_keys; values: "head", "layer", "off".
         groups
             Query groups: "masked", "unmasked", "predicting", "prompt"; the first three by default ("predicting" for autoregressive models).
         top_keys
@@ -179,7 +181,7 @@ class LanguageModel:
         patterns
             (layer, head) pairs whose full patterns are kept at every step.
         edits
-            Changes of attention calls, as in `fl.tap`.
+            Changes of attention calls, as in `fl.tap`; they come after those of an intervention.
         path
             Write to this folder as the run goes, and return the trace opened from there. Denoising loops hold at most 32 steps of a batch in
             memory; autoregressive models and models with their own generate hold what they record until a batch or sample is done.
@@ -200,6 +202,7 @@ class LanguageModel:
             top_keys=top_keys,
             patterns=patterns,
             edits=edits,
+            intervention=intervention,
             path=path,
             progress=progress,
             options=options,
@@ -336,28 +339,10 @@ class LanguageModel:
     def _accepts(self) -> frozenset[str]:
         return frozenset(inspect.signature(self.module.forward).parameters)
 
-    def generation(self, prompt: EncodedPrompt, canvas: Canvas, sample: int, steps: int) -> Generation:
-        """What was written for one sample."""
-        written = (canvas.real & ~canvas.prompt)[sample]
-        tokens = canvas.tokens[sample][written].tolist()
-        return Generation(self.text_of(tokens), tokens, prompt.text, prompt.tokens, steps)
-
     def text_of(self, tokens: Sequence[int]) -> str:
         """Text up to the first end token."""
         end = next((at for at, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
         return "" if self.tokenizer is None else self.tokenizer.decode(list(tokens[:end]), skip_special_tokens=True)
-
-    def _generate_by_itself(
-        self, encoded: Sequence[EncodedPrompt], gen_length: int, seed: int, progress: bool, options: dict[str, Any]
-    ) -> list[Generation]:
-        written = []
-        with progress_bar(len(encoded), f"Writing with {self.name}", show=progress) as advance:
-            for number, prompt in enumerate(encoded):
-                tokens = own_generate(self, prompt, gen_length, seed + number, options)
-                new = tokens[len(prompt.tokens) :]
-                written.append(Generation(self.text_of(new), new, prompt.text, prompt.tokens, 0))
-                advance(1)
-        return written
 
 
 def refuse_batch_size(batch_size: int) -> None:

@@ -24,6 +24,8 @@ from floatlens.capture.tapping import Tap
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas
 from floatlens.errors import Refusal
+from floatlens.interventions.running import Running
+from floatlens.interventions.watching import EachForward, all_real
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.own_generate import own_generate
 from floatlens.models.prompts import EncodedPrompt
@@ -52,19 +54,26 @@ def record_own_loop(
     options: dict[str, Any],
     detail: Detail,
     edits: Sequence[Edit] = (),
+    running: Running | None = None,
 ) -> tuple[Canvas, Arrays, list[Favourites], xr.Dataset]:
     """The finished canvas, the arrays of all steps with a leading step axis, the favourite keys, and one step as it was seen."""
     if detail.keeps("flow"):
         raise Refusal(
             f"Region flow is not recorded for models that run their own generate ({lm.family}); switch it off: detail={{'flow': 'off'}}."
         )
+    forwards = None if running is None else EachForward(running)
+    edits = edits if forwards is None else (forwards, *edits)
     watch = _Watch(lm, len(prompt.tokens), detail, edits)
     with watch.watching():
         tokens = own_generate(lm, prompt, gen_length, seed, options)
     watch.finish(tokens)
     length = max(len(tokens), *(step.past + len(step.tokens) for step in watch.steps))
     favourites = Favourites(length, detail.top_keys)
-    of_steps = [_arrays(lm, step, prompt, tokens, length, detail, favourites, edited=bool(edits)) for step in watch.steps]
+    removed = [{} for _ in watch.steps] if forwards is None else forwards.finish()
+    of_steps = [
+        _arrays(lm, step, prompt, tokens, length, detail, favourites, edited=bool(edits)) | of_step
+        for step, of_step in zip(watch.steps, removed, strict=True)
+    ]
     arrays: Arrays = {name: (("step", *dims), np.stack([one[name][1] for one in of_steps])) for name, (dims, _) in of_steps[0].items()}
     first = watch.steps[0]
     seen = first.in_passing if "layer" in first.in_passing.dims else first.predicting
@@ -92,7 +101,7 @@ class _Watch:
             self.detail.patterns,
             groups=self._groups,
             regions=None,
-            padding=_all_real,
+            padding=all_real,
             layers=None,
             edits=self.edits,
             step_on=self._step_on,
@@ -188,12 +197,6 @@ class _Watch:
             yield
         finally:
             del module._denoising_step
-
-
-def _all_real(forward: Forward) -> torch.Tensor:
-    """A loop runs one text at a time: none of it is padding, whatever tokens stand there."""
-    samples, rows = forward.input_ids.shape
-    return torch.ones(samples, (forward.past or 0) + rows, dtype=torch.bool, device=forward.input_ids.device)
 
 
 def _finished_canvas(lm: LanguageModel, prompt: EncodedPrompt, tokens: list[int], length: int) -> Canvas:

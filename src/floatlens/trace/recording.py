@@ -21,6 +21,7 @@ from floatlens.capture.reducers import reducer_makers
 from floatlens.capture.tapping import Tap, full_precision
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
+from floatlens.interventions.running import Running
 from floatlens.models.language_model import LanguageModel
 from floatlens.trace.frames import Arrays, Place, attention_arrays, join_groups
 from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
@@ -66,13 +67,15 @@ class Recorder:
         regions: dict[str, Tensor],
         edits: Sequence[Edit] = (),
         workspace: Workspace | None = None,
+        running: Running | None = None,
     ) -> None:
-        self.lm, self.canvas, self.detail, self.edits = lm, canvas, detail, tuple(edits)
+        self.lm, self.canvas, self.detail, self.running = lm, canvas, detail, running
+        self.edits = tuple(edits) if running is None else (running, *edits)
         self.regions = regions  # bool (sample, position), by name
         self.favourites = [Favourites(length, detail.top_keys) for length in canvas.lengths]
         self._in_passing = tuple(name for name in detail.groups if name != "predicting")
         self._workspace = workspace or Workspace(BLOCK_ENTRIES)
-        self._counts_per_layer = bool(edits) or layers_differ(lm)
+        self._counts_per_layer = bool(self.edits) or layers_differ(lm)
         self._seen: list[SeenCall] = []
         self._asked: Pass | None = None
 
@@ -101,6 +104,8 @@ class Recorder:
         """Run a pass, watched."""
         self._asked = asked
         self._seen.clear()
+        if self.running is not None:
+            self.running.begin(asked)
         if asked.is_step:
             return self.lm.run_pass(asked)
         with self._tap.unrecorded():
@@ -112,6 +117,7 @@ class Recorder:
         positions = {sample: step.committed[sample].nonzero()[:, 0].tolist() for sample in step.samples}
         predicting = self._predicting(step.asked, positions) if self._wants_predicting else None
         self.last_seen = in_passing if "layer" in in_passing.dims or predicting is None else predicting
+        removed = {} if self.running is None else self.running.finish(step)
         recorded = {}
         for sample in step.samples:
             row = step.asked.samples.index(sample)
@@ -123,7 +129,7 @@ class Recorder:
                     self.favourites[sample].add(predicting, row, positions[sample], place.offset, width)
                 if "predicting" in self.detail.groups:
                     parts.append((("predicting",), self._arrays(predicting, place)))
-            recorded[sample] = canvas_arrays(self.canvas, step, sample) | join_groups(parts, self.detail.groups)
+            recorded[sample] = canvas_arrays(self.canvas, step, sample) | join_groups(parts, self.detail.groups) | removed.get(sample, {})
         self._seen.clear()
         return recorded
 

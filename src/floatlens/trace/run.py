@@ -21,6 +21,7 @@ from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Step
 from floatlens.decoding.options import AutoregressiveOptions, Options
 from floatlens.errors import Refusal
+from floatlens.interventions.run import AnyIntervention, InterventionRun, run_of
 from floatlens.models.language_model import LanguageModel, as_list, described, refuse_batch_size
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt
 from floatlens.models.tokenizing import special_tokens, token_text
@@ -50,12 +51,14 @@ def record_trace(
     top_keys: int,
     patterns: Sequence[tuple[int, int]],
     edits: Sequence[Edit],
+    intervention: AnyIntervention | None,
     path: str | PathLike[str] | None,
     progress: bool,
     options: dict[str, Any],
 ) -> Trace:
     """See `LanguageModel.trace`."""
     refuse_batch_size(batch_size)
+    under = run_of(lm, intervention)
     refuse_what_cannot_be_tapped(lm.module)
     if not hasattr(lm.config, "num_hidden_layers"):
         raise Refusal(
@@ -72,7 +75,7 @@ def record_trace(
     size = estimate(lm, encoded, gen_length, taken, kept, len(regions), batch_size)
     refuse_too_large(size, path)
     said = {
-        **_attributes(lm, seed, edits, kept, regions),
+        **_attributes(lm, seed, [*(() if under is None else under.names), *map(describe, edits)], kept, regions),
         "samples": len(encoded),
         "sampler": {"name": "own", "gen_length": gen_length, **json.loads(json.dumps(own_options, default=repr))}
         if chosen is None
@@ -87,12 +90,12 @@ def record_trace(
                 batch = encoded[first : first + (1 if chosen is None else batch_size)]
                 samples = [_Sample(stores.new_sample(), prompt) for prompt in batch]
                 if chosen is None:
-                    canvas, favourites, facts = _own(lm, samples[0], gen_length, seed + first, own_options, kept, edits)
+                    canvas, favourites, facts = _own(lm, samples[0], gen_length, seed + first, own_options, kept, edits, under)
                     advance(1)
                 else:
                     canvas = lm.canvas(batch, chosen, seed + first)
                     inside = _regions_on(canvas, batch, regions)
-                    favourites, facts = _record_batch(lm, canvas, inside, chosen, kept, edits, samples, advance)
+                    favourites, facts = _record_batch(lm, canvas, inside, chosen, kept, edits, under, samples, advance)
                 inside = _regions_on(canvas, batch, regions)
                 for at, sample in enumerate(samples):
                     _finish(lm, sample, canvas, at, favourites[at], {name: rows[at] for name, rows in inside.items()})
@@ -154,9 +157,17 @@ class _OnDisk:
 
 
 def _own(
-    lm: LanguageModel, sample: _Sample, gen_length: int, seed: int, options: dict[str, Any], detail: Detail, edits: Sequence[Edit]
+    lm: LanguageModel,
+    sample: _Sample,
+    gen_length: int,
+    seed: int,
+    options: dict[str, Any],
+    detail: Detail,
+    edits: Sequence[Edit],
+    under: InterventionRun | None,
 ) -> tuple[Canvas, list[Favourites], xr.Dataset]:
-    canvas, arrays, favourites, facts = record_own_loop(lm, sample.prompt, gen_length, seed, options, detail, edits)
+    running = None if under is None else under.start([seed])
+    canvas, arrays, favourites, facts = record_own_loop(lm, sample.prompt, gen_length, seed, options, detail, edits, running)
     sample.append(arrays)
     return canvas, favourites, facts
 
@@ -168,11 +179,12 @@ def _record_batch(
     options: Options,
     detail: Detail,
     edits: Sequence[Edit],
+    under: InterventionRun | None,
     samples: Sequence[_Sample],
     advance: Callable[[int], None],
 ) -> tuple[list[Favourites], xr.Dataset]:
     """Run the loop on a batch; the favourite keys of each sample, and one step as it was seen."""
-    if isinstance(options, AutoregressiveOptions) and not edits and one_pass_is_exact(lm):
+    if isinstance(options, AutoregressiveOptions) and not edits and under is None and one_pass_is_exact(lm):
         taken: list[Step] = []
         for step in lm.loop(lm.run_pass, canvas, options):
             taken.append(step)
@@ -185,7 +197,8 @@ def _record_batch(
             }
             samples[number].append({**of_steps, **arrays})
         return [favourites for _, favourites in finished], facts
-    recorder = Recorder(lm, canvas, detail, inside, edits, Workspace(BLOCK_ENTRIES))
+    running = None if under is None else under.start_batch(canvas, options)
+    recorder = Recorder(lm, canvas, detail, inside, edits, Workspace(BLOCK_ENTRIES), running)
     with recorder.watching():
         for step in lm.loop(recorder.run, canvas, options):
             for number, arrays in recorder.step(step).items():
@@ -277,7 +290,7 @@ def _refuse_missing_heads(lm: LanguageModel, detail: Detail) -> None:
             )
 
 
-def _attributes(lm: LanguageModel, seed: int, edits: Sequence[Edit], detail: Detail, regions: Sequence[str]) -> dict[str, Any]:
+def _attributes(lm: LanguageModel, seed: int, edits: Sequence[str], detail: Detail, regions: Sequence[str]) -> dict[str, Any]:
     return {
         "format": "trace",
         "schema_version": SCHEMA_VERSION,
@@ -298,7 +311,7 @@ def _attributes(lm: LanguageModel, seed: int, edits: Sequence[Edit], detail: Det
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "edits": [describe(edit) for edit in edits],
+        "edits": list(edits),
         "groups": list(detail.groups),
         "regions": list(regions),
         "chosen": [list(pair) for pair in detail.patterns],

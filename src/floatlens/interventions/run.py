@@ -1,0 +1,130 @@
+"""A run under interventions: what they did to every sample, and for which model they are in force.
+
+`lm.intervene(...)` puts interventions in force for everything that the model writes inside the context. A model is a frozen value, so what is in force is kept
+here, by model. Interventions come from one place at a time: a second context for the same model, or `intervention=` inside one, is refused.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from floatlens.capture.edits import Edit, describe
+from floatlens.decoding.canvas import Canvas
+from floatlens.decoding.options import AutoregressiveOptions, Options
+from floatlens.errors import Refusal
+from floatlens.interventions.running import Reported, Running
+from floatlens.interventions.specification import Intervention
+from floatlens.interventions.wording import KINDS, to_text
+
+if TYPE_CHECKING:
+    from floatlens.models.language_model import LanguageModel
+
+AnyIntervention = Intervention | Edit | Sequence[Intervention | Edit]
+"""What `intervention=` takes: an intervention, an edit that is a plain function, or several of them, which act one after the other."""
+
+
+@dataclass(eq=False)
+class InterventionRun:
+    """What interventions did to the samples that ran under them, in the order in which they ran; `lm.intervene` makes one."""
+
+    interventions: tuple[Intervention | Edit, ...]
+    _samples: list[list[Reported]] = field(default_factory=list)
+    _layers: list[int] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The interventions in words."""
+        return [to_text(one) if isinstance(one, Intervention) else describe(one) for one in self.interventions]
+
+    @property
+    def removed(self) -> xr.DataArray:
+        """The share of the attention that was removed, (sample, step, layer, head): before the edit, at this very step, over its real rows."""
+        return self._joined("removed")
+
+    @property
+    def shortfall(self) -> xr.DataArray:
+        """What equal-mass controls could not remove, because all other keys together did not hold that much: (sample, step, layer, head)."""
+        if all("shortfall" not in step for sample in self._samples for step in sample):
+            raise Refusal("Only a control of equal mass can fall short: RandomKeys(..., equal='mass').")
+        return self._joined("shortfall")
+
+    def start_batch(self, canvas: Canvas, options: Options) -> Running:
+        """The interventions on another batch that a loop of floatlens writes."""
+        seeds = [generator.initial_seed() for generator in canvas.generators]
+        return self.start(seeds, last_row_only=isinstance(options, AutoregressiveOptions))
+
+    def start(self, seeds: Sequence[int], *, last_row_only: bool = False) -> Running:
+        """The interventions on other samples, which have these seeds; keys are chosen by the last row of a forward, or by all."""
+        running = Running(self.interventions, seeds, last_row_only=last_row_only)
+        self._samples += running.reports  # these grow as it runs
+        self._layers = running.layers
+        return running
+
+    def _joined(self, name: str) -> xr.DataArray:
+        steps = [report[name][1] for sample in self._samples for report in sample]
+        if not steps:
+            raise Refusal("Nothing has run under these interventions yet.")
+        longest, layers, heads = max(map(len, self._samples)), len(self._layers), max(values.shape[1] for values in steps)
+        joined = np.full((len(self._samples), longest, layers, heads), np.nan, np.float32)
+        for at, sample in enumerate(self._samples):
+            for step, report in enumerate(sample):
+                joined[at, step] = report[name][1]
+        dims = ("sample", "step", "layer", "head")
+        return xr.DataArray(joined, dims=dims, coords={"layer": self._layers}, name=name, attrs={"interventions": self.names})
+
+
+_in_force: ContextVar[tuple[tuple["LanguageModel", InterventionRun], ...]] = ContextVar("_in_force", default=())
+
+
+@contextmanager
+def intervening(lm: "LanguageModel", given: AnyIntervention) -> Iterator[InterventionRun]:
+    """Interventions are in force for this model inside the context."""
+    if _of(lm) is not None:
+        raise Refusal(f"Interventions are in force for {lm.name} already; give all of them to one lm.intervene([...]).")
+    run = InterventionRun(as_interventions(given))
+    token = _in_force.set((*_in_force.get(), (lm, run)))
+    try:
+        yield run
+    finally:
+        _in_force.reset(token)
+
+
+def run_of(lm: "LanguageModel", given: AnyIntervention | None) -> InterventionRun | None:
+    """The run that something the model writes belongs to: a new one for what is given, that of the context it stands in, or none."""
+    around = _of(lm)
+    if given is None:
+        return around
+    if around is not None:
+        raise Refusal(f"intervention= is given where {', '.join(around.names)} is in force; give all of them to one lm.intervene([...]).")
+    return InterventionRun(as_interventions(given))
+
+
+def as_interventions(given: Any) -> tuple[Intervention | Edit, ...]:
+    """One or several, as several.
+
+    Examples
+    --------
+    >>> from floatlens.interventions import MaskAnchors
+    >>> as_interventions(MaskAnchors())
+    (MaskAnchors(layers=None, steps=None, k=1),)
+    """
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    for one in several:
+        known = type(one) in KINDS.values() if isinstance(one, Intervention) else callable(one) and not isinstance(one, type)
+        if not known:
+            hint = f" Write floatlens.interventions.from_text({one!r})." if isinstance(one, str) else ""
+            raise Refusal(
+                f"{one!r} is no intervention: it takes those of floatlens.interventions, and functions of a call and what was before it.{hint}"
+            )
+    if not several:
+        raise Refusal("intervention= names none; leave it out to let the model run as it is.")
+    return tuple(several)
+
+
+def _of(lm: "LanguageModel") -> InterventionRun | None:
+    return next((run for other, run in _in_force.get() if other is lm), None)

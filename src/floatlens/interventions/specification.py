@@ -1,0 +1,276 @@
+"""The interventions: small frozen dataclasses that say what is done, with fields that a TOML file can hold.
+
+A specification has no state and runs nothing: `running.py` makes a running object of it for every batch. Anchors are always those of the
+sample's step before (t - 1), per layer and head, chosen from the scores before any edit; in a sample's first step there is none, and
+nothing is done to its keys. Every intervention takes `layers` and `steps`: numbers, a range, or text such as "0-7+9" (see `spans.py`).
+
+Refused here: numbers that mean nothing. Refused when it runs, where it is first known: more keys than there are, a layer or head that does not exist.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+from floatlens.errors import Refusal
+from floatlens.interventions.spans import Numbers, holds, in_words, is_count, named
+
+RULES = ("lift", "additive", "zscore", "rate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervention:
+    """What all interventions share: the layers and the steps (counted by sample, from 0) in which they act; all of them if None."""
+
+    kind: ClassVar[str] = ""
+    layers: Numbers | None = None
+    steps: Numbers | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "steps"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, in_words(given, name))  # frozen: this is the one moment at which a field may be put in order
+
+    @property
+    def original(self) -> "Intervention | None":
+        """For a control, what it is the control of."""
+        return None
+
+    def in_layer(self, layer: int) -> bool:
+        """Whether it acts in this layer."""
+        return holds(_text(self.layers), layer) and (self.original is None or self.original.in_layer(layer))
+
+    def in_step(self, step: int) -> bool:
+        """Whether it acts in this step."""
+        return holds(_text(self.steps), step) and (self.original is None or self.original.in_step(step))
+
+    def named_layers(self) -> list[int]:
+        """Layers that must exist."""
+        return [*named(_text(self.layers)), *([] if self.original is None else self.original.named_layers())]
+
+
+@dataclass(frozen=True)
+class MaskAnchors(Intervention):
+    """Hide from every query the `k` keys that received most attention in the step before.
+
+    Examples
+    --------
+    >>> MaskAnchors(5, layers=range(0, 8)) == MaskAnchors(k=5, layers="0-7")
+    True
+    """
+
+    kind = "mask-anchors"
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _refuse_unless_whole(self, "k", 1)
+
+
+@dataclass(frozen=True)
+class MaskAbove(Intervention):
+    """Hide from every query all keys whose margin in the step before was above `eps`, by an anchor rule.
+
+    "lift": received over its null, minus 1; "additive": mass in units of an even share, minus the mean of the others; "zscore": standard
+    deviations above the mean over keys; "rate": received. Above means by more than rounding (1e-5). A key that fewer rows saw
+    than 16 and a quarter of them (or all, where there are fewer) is not measured and stays.
+
+    Examples
+    --------
+    >>> MaskAbove(0.3, rule="rate").eps
+    0.3
+    """
+
+    kind = "mask-above"
+    eps: float = 3.0
+    rule: str = "lift"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.eps, bool) or not isinstance(self.eps, Real) or not 0 <= self.eps < math.inf:
+            raise Refusal(f"{self.kind}: eps={self.eps!r} is no threshold; it is a number from 0 on, such as 3.0.")
+        object.__setattr__(self, "eps", float(self.eps))
+        if self.rule not in RULES:
+            raise Refusal(f"{self.kind}: there is no rule {self.rule!r}; the rules are {', '.join(RULES)}.")
+        if self.rule == "rate" and self.eps >= 1:
+            raise Refusal(f"{self.kind}: received attention is at most 1, so the rule 'rate' never goes above eps={self.eps}; try 0.3.")
+
+
+@dataclass(frozen=True)
+class ZeroAnchorValues(Intervention):
+    """Keep the weights, but let the `k` keys that received most attention in the step before hand on nothing: their values are 0.
+
+    Examples
+    --------
+    >>> ZeroAnchorValues().k
+    1
+    """
+
+    kind = "zero-anchor-values"
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _refuse_unless_whole(self, "k", 1)
+
+
+@dataclass(frozen=True)
+class MaskHeads(Intervention):
+    """Scale the output of these heads, (layer, head) pairs, to 0.
+
+    Examples
+    --------
+    >>> MaskHeads([[3, 0], [1, 2]]).heads
+    ((1, 2), (3, 0))
+    """
+
+    kind = "mask-heads"
+    heads: Sequence[Sequence[int]]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "heads", _pairs(self.heads))
+
+    def of_layer(self, layer: int) -> list[int]:
+        """The heads of one layer."""
+        return [head for own, head in self.heads if own == layer]
+
+    def in_layer(self, layer: int) -> bool:
+        return super().in_layer(layer) and bool(self.of_layer(layer))
+
+    def named_layers(self) -> list[int]:
+        return [*super().named_layers(), *(layer for layer, _ in self.heads)]
+
+
+@dataclass(frozen=True)
+class ExtraSinkToken(Intervention):
+    """One more key that every query sees, with score 0 and value 0: attention can go there and comes back with nothing ("softmax off by one").
+
+    A reserved position that is seen by all and sees only itself offers every layer one key and one value that do not depend on the text. Which ones
+    would be the choice of a token that the model was never trained on; the key and the value of zeros are the choice without a choice. The key belongs
+    to no position: nothing in the text moves.
+
+    Examples
+    --------
+    >>> ExtraSinkToken(layers=[0, 1]).layers
+    '0-1'
+    """
+
+    kind = "extra-sink-token"
+
+
+@dataclass(frozen=True)
+class KeepSinks(Intervention):
+    """Let each query see only the `k` keys that received most attention in the step before, and the keys at most `window` positions away from it.
+
+    Itself, at distance 0, it always sees. The window goes both ways; a causal model's own mask hides what comes later.
+
+    Examples
+    --------
+    >>> KeepSinks(window=16, k=4).window
+    16
+    """
+
+    kind = "keep-sinks"
+    window: int
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _refuse_unless_whole(self, "window", 0)
+        _refuse_unless_whole(self, "k", 0)
+
+
+KeyPicker = MaskAnchors | MaskAbove | ZeroAnchorValues | KeepSinks
+"""Interventions that choose keys, and so have a control with other keys."""
+
+
+@dataclass(frozen=True)
+class RandomKeys(Intervention):
+    """The control of an intervention that picks keys: it does the same to random other keys.
+
+    They are drawn, never from the keys that the original picks, among the keys that exist and can be seen: as many of them (`equal="count"`), or in random
+    order until they hold the same mass, before the edit and at this very step (`equal="mass"`): up to the first key with which the sum reaches it, or one
+    less if that is closer. Where all of them together do not hold that much, all but one are taken, and the shortfall is reported. It acts
+    where its original acts, and where its own `layers` and `steps` allow it.
+
+    Examples
+    --------
+    >>> RandomKeys(MaskAnchors(5), equal="mass").of.k
+    5
+    """
+
+    kind = "random-keys"
+    of: KeyPicker
+    equal: str = "count"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.of, KeyPicker):
+            raise Refusal(
+                f"{self.kind}: {_called(self.of)} picks no keys; this is the control of mask-anchors, mask-above, zero-anchor-values and keep-sinks."
+            )
+        if self.equal not in ("count", "mass"):
+            raise Refusal(
+                f"{self.kind}: equal={self.equal!r} is not known; it is 'count' (as many keys) or 'mass' (keys that hold as much)."
+            )
+        _refuse_unless_whole(self, "seed", 0)
+
+    @property
+    def original(self) -> Intervention:
+        return self.of
+
+
+@dataclass(frozen=True)
+class RandomHeads(Intervention):
+    """The control of `MaskHeads`: in each of its layers, as many random other heads, the same ones throughout the run.
+
+    Examples
+    --------
+    >>> RandomHeads(MaskHeads(((3, 0), (3, 1)))).of.of_layer(3)
+    [0, 1]
+    """
+
+    kind = "random-heads"
+    of: MaskHeads
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.of, MaskHeads):
+            raise Refusal(f"{self.kind}: {_called(self.of)} picks no heads; this is the control of mask-heads.")
+        _refuse_unless_whole(self, "seed", 0)
+
+    @property
+    def original(self) -> Intervention:
+        return self.of
+
+
+def _text(numbers: Numbers | None) -> str | None:
+    """After `__post_init__` a set of numbers is a text."""
+    assert numbers is None or isinstance(numbers, str)
+    return numbers
+
+
+def _called(given: Any) -> str:
+    return given.kind if isinstance(given, Intervention) else repr(given)
+
+
+def _refuse_unless_whole(spec: Intervention, name: str, least: int) -> None:
+    value = getattr(spec, name)
+    if not is_count(value, least):
+        raise Refusal(f"{spec.kind}: {name}={value!r} must be a whole number of at least {least}.")
+    object.__setattr__(spec, name, int(value))
+
+
+def _pairs(given: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    pairs: list[tuple[Any, ...]] = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
+    for pair in pairs:
+        if len(pair) != 2 or not all(map(is_count, pair)):
+            raise Refusal(f"mask-heads: {pair!r} is no (layer, head) pair of whole numbers from 0 on.")
+    if not pairs or len(set(pairs)) < len(pairs):
+        raise Refusal("mask-heads: heads must name at least one (layer, head) pair, and each only once.")
+    return tuple(sorted((int(layer), int(head)) for layer, head in pairs))
