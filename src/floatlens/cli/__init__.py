@@ -7,6 +7,8 @@ from rich.console import Console
 
 from floatlens.cli.demo import demo
 from floatlens.cli.doctor import doctor
+from floatlens.cli.figures import figures
+from floatlens.cli.measure import measure
 from floatlens.cli.models import models
 from floatlens.cli.show import show
 from floatlens.cli.trace import trace
@@ -15,7 +17,7 @@ from floatlens.errors import BrokenPromise, Refusal
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help="See where a language model looks while it writes."
 )
-for command in (demo, models, doctor, trace, show):
+for command in (demo, models, doctor, trace, show, measure, figures):
     app.command()(command)
 
 

@@ -1,0 +1,148 @@
+"""`floatlens figures`: every figure that can be drawn of traces, and why the others cannot."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from floatlens.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
+    from floatlens.trace.trace import Trace
+
+    Drawing = tuple[str, str, Callable[[], Figure]]
+
+
+def figures(
+    paths: list[str] = typer.Argument(help="Traces: folders or fsspec URLs.", metavar="TRACE"),
+    output: Path = typer.Option(
+        ..., "--output", "-o", help="The folder for the figures; made if it is not there. Existing files are replaced."
+    ),
+    format_: str = typer.Option("pdf,svg,png", "--format", "-f", help="One or more of pdf, svg, png."),
+    rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate, top."),
+    eps: float = typer.Option(None, help="The threshold of the rule, or how many keys for top; each rule has its own default (lift: 3)."),
+    sample: int = typer.Option(0, min=0, help="The sample of the figure that shows one: temporal drift."),
+    group: str = typer.Option(
+        None, help="Rows whose attention is drawn: masked, unmasked, predicting, prompt. By default each figure's own."
+    ),
+    only: str = typer.Option(None, help="Only these figures, by name: temporal_drift,absorption_by_layer."),
+    gold: str = typer.Option("gold", help="The region that holds the answer, for retrieval heads."),
+) -> None:
+    """Draw every figure that the traces hold the numbers for, and say why others are left out.
+
+    With several traces, absorption is drawn side by side, once as recorded and once on the rectangle that models of all kinds share; every other figure is drawn for each trace.
+
+    Examples:
+
+      floatlens figures run.zarr -o figures
+
+      floatlens figures twin-mdm.zarr twin-arm.zarr -o figures --format svg --group predicting
+
+      floatlens figures run.zarr -o figures --only temporal_drift --sample 2 --rule rate --eps 0.3
+    """
+    from floatlens.measures.anchors import refuse_unknown_rule
+    from floatlens.progress import progress_bar
+    from floatlens.report.figures import save_figure
+    from floatlens.report.figures.style import refuse_unknown_formats
+    from floatlens.trace.trace import open_trace
+
+    console = Console()
+    formats = [one.strip() for one in format_.split(",") if one.strip()]
+    refuse_unknown_formats(formats)
+    refuse_unknown_rule(rule, eps)
+    if output.exists() and not output.is_dir():
+        raise Refusal(f"{output} is a file; name a folder for the figures.")
+    traces = {name: open_trace(path) for name, path in zip(short_names(paths), paths, strict=True)}
+    for name, trace in traces.items():
+        groups = trace.attributes["groups"]
+        if group is not None and group not in groups:
+            raise Refusal(f"{name} has no group {group!r}; it has {', '.join(groups)}.")
+        if sample >= len(trace):
+            raise Refusal(f"{name} has {len(trace)} samples, counted from 0; there is no sample {sample}.")
+    wanted = _chosen(list(_figures(traces, _Choices(rule, eps, sample, group, gold))), only)
+    written: list[Path] = []
+    left_out: list[str] = []
+    with progress_bar(len(wanted), "Drawing") as advance:
+        for name, of, draw in wanted:
+            file = f"{name}-{of}" if of and len(traces) > 1 else name
+            try:
+                written += save_figure(draw(), output / file, formats)
+            except Refusal as refusal:
+                left_out.append(f"{file}: {refusal}")
+            advance(1)
+    if not written:
+        raise Refusal(f"No figure could be drawn. {' '.join(left_out)}")
+    for file in written:
+        console.print(str(file), markup=False, highlight=False, soft_wrap=True)
+    if left_out:
+        console.print("Left out:", highlight=False)
+    for line in left_out:
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """A name for each trace: the last part of its path, with the part before it where two are the same.
+
+    Examples
+    --------
+    >>> short_names(["a/run.zarr", "b/run.zarr", "c/other.zarr"])
+    ['a-run', 'b-run', 'other']
+    """
+    parts = [path.replace("\\", "/").rstrip("/").split("/") for path in paths]
+    names = [one[-1].removesuffix(".zarr") for one in parts]
+    often = Counter(names)
+    longer = [f"{one[-2]}-{name}" if often[name] > 1 and len(one) > 1 else name for one, name in zip(parts, names, strict=True)]
+    if twice := [path for path, name in zip(paths, longer, strict=True) if longer.count(name) > 1]:
+        raise Refusal(f"{' and '.join(twice)} would have figures of the same name; draw them into different folders.")
+    return longer
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """What the user chose for all figures."""
+
+    rule: str
+    eps: float | None
+    sample: int
+    group: str | None
+    gold: str
+
+
+def _figures(traces: "dict[str, Trace]", chosen: _Choices) -> "Iterator[Drawing]":
+    """Every figure: its name, the trace it is of ("" for all of them), and what draws it."""
+    from floatlens.report import figures as drawn
+
+    anchors = {"rule": chosen.rule, "eps": chosen.eps}
+    group = {"group": chosen.group}
+    together = traces if len(traces) > 1 else next(iter(traces.values()))
+    yield "absorption_by_layer", "", partial(drawn.absorption_by_layer, together, **group, **anchors)
+    if len(traces) > 1:
+        yield "absorption_on_shared_rectangle", "", partial(drawn.absorption_by_layer, together, rectangle=True, **anchors)
+    for name, trace in traces.items():
+        yield "temporal_drift", name, partial(drawn.temporal_drift, trace, sample=chosen.sample, **group, **anchors)
+        yield "qk_geometry", name, partial(drawn.qk_geometry, trace, **group, **anchors)
+        yield "roles_by_depth", name, partial(drawn.roles_by_depth, trace, **group, **anchors)
+        yield "retrieval_heads", name, partial(drawn.retrieval_heads, trace, chosen.gold)
+        yield "region_flow", name, partial(drawn.region_flow, trace, **group)
+        yield "threshold_sweep", name, partial(drawn.threshold_sweep, trace, **group)
+        yield "float_index_by_layer", name, partial(drawn.float_index_by_layer, trace, **group, **anchors)
+
+
+def _chosen(drawings: "list[Drawing]", only: str | None) -> "list[Drawing]":
+    """The figures that are named, or all of them."""
+    if only is None:
+        return drawings
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    there = dict.fromkeys(name for name, _, _ in drawings)
+    if unknown := [name for name in names if name not in there]:
+        raise Refusal(f"There is no figure {unknown[0]!r}; the figures are {', '.join(there)}.")
+    return [drawing for drawing in drawings if drawing[0] in names]
