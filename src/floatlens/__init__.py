@@ -26,6 +26,25 @@ if TYPE_CHECKING:
         ZeroAnchorValues,
     )
     from floatlens.interventions.run import InterventionRun
+    from floatlens.measures import (
+        absorption_of_anchors,
+        absorption_of_first_token,
+        absorption_of_strongest_key,
+        advantage_split,
+        anchor_geometry,
+        bootstrap,
+        compare_traces,
+        direct_flow,
+        find_anchors,
+        float_index,
+        from_attention,
+        measure_trace,
+        retrieval_scores,
+        role_shares,
+        rollout,
+        shared_rectangle,
+        threshold_sweep,
+    )
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
     from floatlens.models.prompts import Prompt
@@ -53,9 +72,26 @@ _HOMES = {
     "Tap": "capture.tapping",
     "Trace": "trace.trace",
     "ZeroAnchorValues": "interventions",
+    "absorption_of_anchors": "measures",
+    "absorption_of_first_token": "measures",
+    "absorption_of_strongest_key": "measures",
+    "advantage_split": "measures",
+    "anchor_geometry": "measures",
+    "bootstrap": "measures",
+    "compare_traces": "measures",
+    "direct_flow": "measures",
+    "find_anchors": "measures",
+    "float_index": "measures",
+    "from_attention": "measures",
     "load": "models.loading",
+    "measure_trace": "measures",
     "open_trace": "trace.trace",
+    "retrieval_scores": "measures",
+    "role_shares": "measures",
+    "rollout": "measures",
+    "shared_rectangle": "measures",
     "tap": "capture.tapping",
+    "threshold_sweep": "measures",
 }
 
 __all__ = [
@@ -82,9 +118,26 @@ __all__ = [
     "Trace",
     "ZeroAnchorValues",
     "__version__",
+    "absorption_of_anchors",
+    "absorption_of_first_token",
+    "absorption_of_strongest_key",
+    "advantage_split",
+    "anchor_geometry",
+    "bootstrap",
+    "compare_traces",
+    "direct_flow",
+    "find_anchors",
+    "float_index",
+    "from_attention",
     "load",
+    "measure_trace",
     "open_trace",
+    "retrieval_scores",
+    "role_shares",
+    "rollout",
+    "shared_rectangle",
     "tap",
+    "threshold_sweep",
 ]
 
 

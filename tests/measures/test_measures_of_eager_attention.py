@@ -40,7 +40,6 @@ from straight_line import (
 )
 
 from floatlens import measures
-from floatlens.measures.dispersion import dispersion
 
 WORDS = [  # text, special, put there by the template, role
     ("<s>", True, True, "special"),
@@ -154,7 +153,7 @@ def test_dispersion(run: Run, found: Found) -> None:
     def even(rows: Rows) -> list[float]:
         return [fair(rows)[key] / witnesses(rows)[key] for key in measured(rows)]
 
-    spread = dispersion(run.data, found.by_floatlens)
+    spread = measures.dispersion(run.data, found.by_floatlens)
     assert_of_rows(spread["anchors"], run, lambda rows: len(found.of(rows)) if measured(rows) else NAN)
     assert_of_rows(spread["effective_keys"], run, lambda rows: effective_number(profile(rows)))
     assert_of_rows(spread["gini"], run, lambda rows: gini(profile(rows)))

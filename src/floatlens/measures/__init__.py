@@ -7,6 +7,7 @@ from floatlens.measures.comparison import Contrast, compare_traces
 from floatlens.measures.dense import from_attention
 from floatlens.measures.drift import jaccard_along, recall_of_first
 from floatlens.measures.effect_sizes import effect_size
+from floatlens.measures.fair_share import lift, measured, received
 from floatlens.measures.floating import float_index
 from floatlens.measures.floating_rows import float_index_of_rows
 from floatlens.measures.flow import direct_flow, rollout
@@ -17,13 +18,13 @@ from floatlens.measures.inputs import pool_steps, relative_depth
 from floatlens.measures.permutation import interaction, permutation_test
 from floatlens.measures.persistence import anchor_kinds, lifetimes
 from floatlens.measures.ranks import auc, cliffs_delta
-from floatlens.measures.received import lift, measured, received
 from floatlens.measures.rectangle import shared_rectangle
 from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.measures.retrieval import retrieval_by_step, retrieval_scores
 from floatlens.measures.retrieval_heads import mean_retrieval_score, normalised_for_display, retrieval_head_shares
 from floatlens.measures.roles import role_shares, structural_slope, token_roles
 from floatlens.measures.slopes import correlation_over, slope_over
+from floatlens.measures.spread import dispersion
 from floatlens.measures.summary import Finding, Summary, measure_trace
 from floatlens.measures.sweep import threshold_sweep
 from floatlens.measures.wandering import centroid, position_variance
@@ -49,6 +50,7 @@ __all__ = [
     "contribution_of_anchors",
     "correlation_over",
     "direct_flow",
+    "dispersion",
     "effect_size",
     "effective_contribution",
     "find_anchors",

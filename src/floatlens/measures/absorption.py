@@ -11,9 +11,9 @@ Attention is that on the text's own keys: what keys draw that an edit appended i
 import numpy as np
 import xarray as xr
 
+from floatlens.measures.fair_share import fair_mass, measured
 from floatlens.measures.inputs import HALVES, NO_ROWS, RECEIVED, mean_over_heads, one_sample_at_a_time, refuse_missing
 from floatlens.measures.layers import by_layers, existing, refuse_other_axes
-from floatlens.measures.received import fair_mass, measured
 
 NOT_MEASURED = "too few rows see any key"
 ONE_HALF = "only one half of the positions, even or odd, has rows of the group: measure pool_steps(data)"

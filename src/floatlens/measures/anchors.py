@@ -17,8 +17,10 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
+from floatlens.measures.fair_share import fair_mass, measured
 from floatlens.measures.inputs import mean_over_heads, one_sample_at_a_time, refuse_missing
-from floatlens.measures.received import fair_mass, measured
+
+ROUNDING = 1e-5  # relative: even attention in float32 differs by less, and its deviations are no deviations
 
 RULES = {"lift": 3.0, "additive": 3.0, "zscore": 3.0, "rate": 0.3, "top": 1.0}
 """The rules and the eps of each."""
@@ -89,8 +91,8 @@ def margin(data: xr.Dataset, rule: str = "lift") -> xr.DataArray:
         return scaled - others
     if rule == "zscore":
         per_row = mass / rows.astype(mass.dtype)
-        spread = per_row.std("key", ddof=0)
-        return (per_row - per_row.mean("key")) / spread.where(spread > 0)
+        mean, spread = per_row.mean("key"), per_row.std("key", ddof=0)
+        return (per_row - mean) / spread.where(spread > ROUNDING * mean)
     raise Refusal(f"The rule {rule!r} has no margin; those with one are lift, additive, zscore and rate.")
 
 

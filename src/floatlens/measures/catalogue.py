@@ -14,7 +14,6 @@ import xarray as xr
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key
 from floatlens.measures.agreement import head_consensus, split_sinks
 from floatlens.measures.anchors import find_anchors
-from floatlens.measures.dispersion import dispersion
 from floatlens.measures.drift import jaccard_along, recall_of_first
 from floatlens.measures.floating import float_index
 from floatlens.measures.flow import direct_flow, rollout
@@ -26,6 +25,7 @@ from floatlens.measures.persistence import anchor_kinds, lifetimes
 from floatlens.measures.rectangle import shared_rectangle
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.roles import role_shares, structural_slope
+from floatlens.measures.spread import dispersion
 from floatlens.measures.wandering import position_variance
 
 Values = Mapping[str, xr.DataArray]

@@ -20,9 +20,9 @@ import xarray as xr
 
 from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
 from floatlens.measures.drift import jaccard, neighbours, overlap, refuse_without_axis, why_no_drift
+from floatlens.measures.fair_share import fair_mass
 from floatlens.measures.inputs import HALVES, RECEIVED, mean_over_heads, one_sample_at_a_time, refuse_missing
 from floatlens.measures.layers import by_layers
-from floatlens.measures.received import fair_mass
 
 NO_PAIR = "no two neighbouring steps that are both measured have anchors"
 NO_HALVES = "nothing recorded that tells noise from movement: record halves"

@@ -8,8 +8,8 @@ beside it. `on_prompt` says how much of the attention the rectangle holds, and i
 import xarray as xr
 
 from floatlens.errors import Refusal
+from floatlens.measures.fair_share import fair_mass
 from floatlens.measures.inputs import choose_group, one_sample_at_a_time, refuse_missing
-from floatlens.measures.received import fair_mass
 from floatlens.trace.schema import PROMPT
 
 

@@ -18,9 +18,9 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.drift import jaccard_along
+from floatlens.measures.fair_share import fair_mass
 from floatlens.measures.gold_span import EMPTY, gold_positions
 from floatlens.measures.inputs import choose_group, one_sample_at_a_time, refuse_missing
-from floatlens.measures.received import fair_mass
 
 RECALLED = 0.5
 """A run counts if its answer recalls more of the needle than this."""

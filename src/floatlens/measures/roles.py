@@ -28,10 +28,10 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import NOT_MEASURED
+from floatlens.measures.fair_share import fair_mass
 from floatlens.measures.function_words import CLITICS, FUNCTION_WORDS
 from floatlens.measures.inputs import NO_ROWS, RECEIVED, one_sample_at_a_time, refuse_missing, relative_depth
 from floatlens.measures.layers import by_layers, refuse_other_axes
-from floatlens.measures.received import fair_mass
 from floatlens.measures.slopes import slope_over
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, PROMPT
 

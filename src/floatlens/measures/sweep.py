@@ -10,8 +10,8 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.anchors import margin, rank_of_keys, refuse_unknown_rule
+from floatlens.measures.fair_share import measured
 from floatlens.measures.inputs import mean_over_heads, one_sample_at_a_time, refuse_missing
-from floatlens.measures.received import measured
 
 _GRIDS = {"rate": np.linspace(0, 1, 41), "top": np.arange(1.0, 11.0)}
 _GRID = np.linspace(0, 10, 41)

@@ -15,9 +15,9 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.drift import refuse_without_axis, why_no_drift
+from floatlens.measures.fair_share import fair_mass
 from floatlens.measures.inputs import RECEIVED, mean_over_heads, one_sample_at_a_time, refuse_missing
 from floatlens.measures.layers import by_layers, existing, refuse_other_axes
-from floatlens.measures.received import fair_mass
 
 ONE_CENTROID = "anchors at one step only"
 

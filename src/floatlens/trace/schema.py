@@ -28,7 +28,15 @@ VARIABLES = {
     "flow": ("flow", "flow_null", "region_rows"),
     "top_keys": ("top_key", "top_weight", "top_retained"),
 }
-COUNTS = ("visible", "null", "rows", "rows_without_keys", "visible_even", "null_even", "rows_even")  # the same for all heads, and usually for all layers
+COUNTS = (
+    "visible",
+    "null",
+    "rows",
+    "rows_without_keys",
+    "visible_even",
+    "null_even",
+    "rows_even",
+)  # the same for all heads, and usually for all layers
 
 
 @dataclass(frozen=True)

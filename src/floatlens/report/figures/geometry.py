@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from floatlens.errors import Refusal
-from floatlens.measures.absorption import RECEIVED
 from floatlens.measures.geometry import GEOMETRY, advantage_split, anchor_geometry
-from floatlens.measures.inputs import Measurable, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import RECEIVED, Measurable, one_sample_at_a_time, refuse_missing
 from floatlens.report.figures.style import (
     BLACK,
     BLUE,
