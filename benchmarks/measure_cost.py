@@ -5,20 +5,17 @@ float index) is charged to the first that needs it. `--write` also writes docs/b
 """
 
 import argparse
-import datetime
-import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 from rich.console import Console
 
+from page import write_table
+
 GOAL_SECONDS, GOAL_BYTES = 10.0, 2e9
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "measure-cost.md"
 
 
 def measure(path: str) -> None:
@@ -79,19 +76,7 @@ def main() -> None:
     ]
     Console().print("\n".join(lines), markup=False, highlight=False)
     if asked.write:
-        _write(lines)
-
-
-def _write(lines: list[str]) -> None:
-    page = PAGE.read_text()
-    start, end = "<!-- table: written by benchmarks/measure_cost.py --write -->", "<!-- end of table -->"
-    processor = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    where = f"Measured {datetime.date.today()} on {os.cpu_count()} cores, {processor}, by `make bench`."
-    before, after = page.split(start)[0], page.split(end)[1]
-    PAGE.write_text(f"{before}{start}\n{where}\n\n" + "\n".join(lines) + f"\n{end}{after}")
+        write_table("measure-cost.md", "measure_cost.py", lines)
 
 
 if __name__ == "__main__":

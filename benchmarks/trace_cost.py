@@ -9,9 +9,6 @@ layer of the mass, beside reading all of it. `--write` also writes docs/benchmar
 """
 
 import argparse
-import datetime
-import os
-import platform
 import random
 import shutil
 import statistics
@@ -28,9 +25,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
 from llada_shaped import llada_shaped
+from page import write_table
 
 GOAL = 1.2
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "trace-cost.md"
 MASK = 31_999
 LENGTH = 512
 STEPS_A_TURN = 8
@@ -128,19 +125,7 @@ def main() -> None:
     console = Console()
     console.print("\n".join(lines), markup=False, highlight=False)
     if asked.write:
-        _write(lines)
-
-
-def _write(lines: list[str]) -> None:
-    page = PAGE.read_text()
-    start, end = "<!-- table: written by benchmarks/trace_cost.py --write -->", "<!-- end of table -->"
-    processor = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    where = f"Measured {datetime.date.today()} on {os.cpu_count()} cores, {processor}, torch {torch.__version__} with {torch.get_num_threads()} threads, by `make bench`."
-    before, after = page.split(start)[0], page.split(end)[1]
-    PAGE.write_text(f"{before}{start}\n{where}\n\n" + "\n".join(lines) + f"\n{end}{after}")
+        write_table("trace-cost.md", "trace_cost.py", lines, f", torch {torch.__version__} with {torch.get_num_threads()} threads")
 
 
 if __name__ == "__main__":

@@ -1,33 +1,15 @@
 """The command line as a newcomer uses it, on a real model of 260,000 parameters (stories260K)."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import floatlens as fl
-from floatlens.cli import run
 
 STORIES = Path(__file__).parents[1] / "data" / "stories260K.bin"
 Ran = tuple[int, str, str]
-
-
-@pytest.fixture
-def floatlens(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ran]:
-    """Run a command; exit code, output, errors."""
-    monkeypatch.setenv("FLOATLENS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def command(*words: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["floatlens", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return command
 
 
 def test_a_model_is_traced_and_shown(floatlens: Callable[..., Ran], tmp_path: Path) -> None:

@@ -8,27 +8,11 @@ from pathlib import Path
 import pytest
 
 import floatlens as fl
-from floatlens.cli import run
 from floatlens.cli.figures import short_names
 from writers import autoregressive_model, diffusion_model
 
 Ran = tuple[int, str, str]
 OF_ONE = ("absorption_by_layer", "float_index_by_layer", "qk_geometry", "region_flow", "temporal_drift", "threshold_sweep")
-
-
-@pytest.fixture
-def floatlens(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run a command; exit code, output, errors."""
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def command(*words: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["floatlens", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return command
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 import floatlens as fl
 from floatlens import measures
-from floatlens.cli import run
 from writers import PROMPTS, autoregressive_model, diffusion_model
 
 STORIES = Path(__file__).parents[1] / "data" / "stories260K.bin"
@@ -37,20 +35,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def floatlens(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Callable[..., Ran]:
-    """Run a command in the folder of the traces; exit code, output, errors."""
-    monkeypatch.setenv("COLUMNS", "100")
+@pytest.fixture(autouse=True)
+def in_the_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Commands name traces as they lie there."""
     monkeypatch.chdir(folder)
-
-    def command(*words: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["floatlens", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return command
 
 
 def test_a_trace_is_measured_in_tables(floatlens: Callable[..., Ran], folder: Path) -> None:

@@ -258,7 +258,7 @@ SHARED = (
     Line("anchors of a head", "keys", lambda sample: _mean(sample.dispersion, "anchors")),
     Line("on the step's anchors", "%", lambda sample: _mean(absorption_of_anchors(sample.data, sample.anchors), "share", "null")),
     Line("on the run's anchors", "%", _of_run),
-    Line("on the strongest key", "%", lambda sample: _mean(absorption_of_strongest_key(sample.run), "share", "null")),
+    Line("on the run's strongest key", "%", lambda sample: _mean(absorption_of_strongest_key(sample.run), "share", "null")),
     Line("on the first token", "%", lambda sample: _mean(absorption_of_first_token(sample.run), "share", "null")),
     Line("effective keys", "keys", lambda sample: _mean(sample.dispersion, "effective_keys", "null_effective_keys")),
     Line("Gini coefficient", "share", lambda sample: _mean(sample.dispersion, "gini", "null_gini")),
