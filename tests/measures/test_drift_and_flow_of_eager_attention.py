@@ -54,7 +54,7 @@ def can_drift(found: Found, steps: list[Rows]) -> bool:
 
 
 @pytest.mark.parametrize("axis", ["step", "layer"])
-def test_jaccard_of_neighbours(run: Run, found: Found, axis: str) -> None:
+def test_neighbouring_steps_and_layers_are_compared_set_by_set(run: Run, found: Found, axis: str) -> None:
     along = measures.jaccard_along(found.by_floatlens, axis)
     for name, of_both in (("jaccard", found.jaccard), ("no_memory", found.jaccard_by_chance)):
         assert_everywhere(
@@ -64,7 +64,7 @@ def test_jaccard_of_neighbours(run: Run, found: Found, axis: str) -> None:
         )
 
 
-def test_recall_of_the_first_steps_anchors(run: Run, found: Found) -> None:
+def test_recall_is_of_the_first_step_at_which_a_group_is_measured(run: Run, found: Found) -> None:
     def recalled(sample: Sample, step: int, **at: Any) -> tuple[float, float]:
         steps = sample.over_steps(**at)
         first = next((rows for rows in steps if measured(rows)), steps[0])
@@ -77,7 +77,7 @@ def test_recall_of_the_first_steps_anchors(run: Run, found: Found) -> None:
     assert_everywhere(recall["no_memory"], run, lambda sample, **at: recalled(sample, **at)[1])
 
 
-def test_lifetimes(run: Run, found: Found) -> None:
+def test_lifetimes_are_unbroken_runs_of_steps(run: Run, found: Found) -> None:
     @cache
     def runs(sample: Sample, **at: Any) -> list[tuple[int, bool]]:
         """The length of every unbroken run, and whether it may have been longer."""
@@ -115,7 +115,7 @@ def kind_of(times: int, chances: int) -> str:
     return "transient" if times == 1 else "static" if times >= 0.9 * chances else "moving"
 
 
-def test_kinds_of_anchors(run: Run, found: Found) -> None:
+def test_kinds_of_anchors_go_by_the_steps_at_which_they_could_be(run: Run, found: Found) -> None:
     def count(sample: Sample, kind: str, **at: Any) -> float:
         steps = sample.over_steps(**at)
         times, chances = ([sum(key in of(rows) for rows in steps) for key in range(sample.keys)] for of in (found.of, measured))
@@ -132,10 +132,7 @@ def test_kinds_of_anchors(run: Run, found: Found) -> None:
     assert_everywhere(said["undecided"], run, lambda sample, **at: count(sample, "undecided", **at))
 
 
-@pytest.mark.parametrize("writer", ["llada", "dream"])
-def test_kinds_by_chance_of_as_many_anchors_at_every_step(writer: str) -> None:
-    run, found = run_of(writer), anchors_of(run_of(writer), "top")
-
+def test_kinds_by_chance_of_as_many_anchors_at_each_step(run: Run, found: Found) -> None:
     @cache
     def likely(chances: tuple[float, ...]) -> dict[str, float]:
         """How likely a key is to be of each kind, over all ways in which it can be an anchor at these steps."""
@@ -162,7 +159,7 @@ def place(found: Found, rows: Rows, keys: int) -> float:
     return sum(mass(rows)[key] * key for key in chosen) / sum(mass(rows)[key] for key in chosen) / keys if chosen else NAN
 
 
-def test_centroid(run: Run, found: Found) -> None:
+def test_the_centroid_is_weighted_by_mass(run: Run, found: Found) -> None:
     where = measures.centroid(run.data, found.by_floatlens)
     assert_everywhere(where["centroid"], run, lambda sample, **at: place(found, sample.rows(**at), sample.keys))
     assert_everywhere(where["no_memory"], run, lambda sample, **at: mean(key / sample.keys for key in measured(sample.rows(**at))))
@@ -233,7 +230,7 @@ def floating(found: Found, steps: list[Rows]) -> dict[str, float]:
     return {**said, "movement": said["compared"] - said["no_movement"]}
 
 
-def test_the_float_index_and_its_nulls(run: Run, found: Found) -> None:
+def test_the_float_index_stands_beside_what_chance_and_noise_replace(run: Run, found: Found) -> None:
     index = measures.float_index(run.data, eps=found.eps)
     method = index["method"].isel(sample=0).values.tolist()
     assert method == (["order", "halves"] if run.writer == "autoregressive" else ["halves"] * 3)
@@ -245,7 +242,7 @@ def test_the_float_index_and_its_nulls(run: Run, found: Found) -> None:
         assert_over_steps(index["movement"], run, lambda steps: floating(found, steps)["movement"])
 
 
-def test_the_float_index_of_rows_that_are_dealt_out_again() -> None:
+def test_rows_that_are_dealt_out_again_float_as_shuffled_dense_rows_do() -> None:
     run, deals = run_of("llada"), 400
     found = anchors_of(run)
     generator = np.random.default_rng(5)
@@ -267,7 +264,7 @@ def test_the_float_index_of_rows_that_are_dealt_out_again() -> None:
         assert float(again["no_movement"]) == pytest.approx(mean(dealt), abs=4 * sqrt(2 * variance(dealt) / deals))
 
 
-def test_following_the_frontier(run: Run, found: Found) -> None:
+def test_following_the_frontier_correlates_moves_and_turns_them_round(run: Run, found: Found) -> None:
     def correlation(first: list[float], second: list[float]) -> float:
         both = [(x, y) for x, y in zip(first, second, strict=True) if not isnan(x + y)]
         xs, ys = [x for x, _ in both], [y for _, y in both]
@@ -309,7 +306,7 @@ def even_looks(rows: Rows) -> np.ndarray:
 
 
 @pytest.mark.parametrize("per_head", [False, True], ids=["head-averaged", "per head"])
-def test_direct_flow(run: Run, per_head: bool) -> None:
+def test_direct_flow_is_what_predicting_rows_put_into_a_region(run: Run, per_head: bool) -> None:
     averaged: dict[str, Any] = {} if per_head else {"head": None}
 
     def keys_of(sample: Sample, region: str) -> list[int]:
@@ -342,7 +339,7 @@ def rolled_out(sample: Sample, steps: Sequence[Step], evenly: bool) -> np.ndarra
     return rolled
 
 
-def test_rollout(run: Run) -> None:
+def test_rollout_is_the_published_product_over_layers(run: Run) -> None:
     pooled = run.writer == "autoregressive"  # no step has the rows of all regions
 
     @cache

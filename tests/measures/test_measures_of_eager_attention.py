@@ -68,14 +68,14 @@ def found(run: Run) -> Found:
 # -- anchors --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_received_attention_and_lift(run: Run) -> None:
+def test_received_attention_and_lift_are_those_of_dense_rows(run: Run) -> None:
     assert_of_rows(measures.received(run.data), run, received)
     assert_of_rows(measures.lift(run.data), run, lambda rows: np.divide(mass(rows), [one or NAN for one in fair(rows)]))
 
 
 @pytest.mark.parametrize("per_head", [True, False], ids=["per head", "head-averaged"])
 @pytest.mark.parametrize("rule", RULES)
-def test_anchors_of_every_rule(run: Run, rule: str, per_head: bool) -> None:
+def test_every_rule_finds_the_anchors_of_dense_rows(run: Run, rule: str, per_head: bool) -> None:
     eps, every = threshold(run, rule, per_head), run.every_rows(per_head)
     if rule == "top":
         assert np.nanmin([lead(rows, int(eps)) for rows in every]) > CLEAR
@@ -108,7 +108,7 @@ def percent(amounts: list[float], keys: frozenset[int]) -> float:
     return 100 * sum(amounts[key] for key in keys) / sum(amounts) if sum(amounts) else NAN
 
 
-def test_absorption_of_anchors_and_of_the_first_token(run: Run, found: Found) -> None:
+def test_absorption_is_the_share_of_dense_rows_on_anchors_and_on_the_first_token(run: Run, found: Found) -> None:
     on_anchors, on_first = measures.absorption_of_anchors(run.data, found.by_floatlens), measures.absorption_of_first_token(run.data)
     assert_of_rows(on_anchors["share"], run, lambda rows: percent(mass(rows), found.of(rows)))
     assert_of_rows(on_anchors["null"], run, lambda rows: percent(fair(rows), found.of(rows)))
@@ -138,7 +138,7 @@ def test_absorption_of_the_strongest_key_is_of_rows_that_did_not_choose_it(run: 
     assert_of_rows(absorbed["same_rows_null"], run, lambda rows: published(rows, fair))
 
 
-def test_dispersion(run: Run, found: Found) -> None:
+def test_dispersion_is_that_of_what_measured_keys_receive(run: Run, found: Found) -> None:
     def effective_number(heights: list[float]) -> float:
         shares = [height / sum(heights) for height in heights]
         return exp(-sum(share * log(share) for share in shares)) if heights else NAN
@@ -162,7 +162,7 @@ def test_dispersion(run: Run, found: Found) -> None:
     assert_of_rows(spread["keys"], run, lambda rows: len(measured(rows)))
 
 
-def test_consensus_of_heads(run: Run) -> None:
+def test_consensus_counts_heads_with_the_same_strongest_key(run: Run) -> None:
     @cache
     def by_chance(keys: int) -> float:
         """Over all choices of the heads; the first may as well choose key 0, and the second choose the same or, as well as any other, key 1."""
@@ -182,7 +182,7 @@ def test_consensus_of_heads(run: Run) -> None:
     assert_of_rows(agreed["null"], run, lambda rows: by_chance(len(measured(rows))))
 
 
-def test_split_sinks(run: Run, found: Found) -> None:
+def test_split_sinks_compare_the_anchors_of_two_groups(run: Run, found: Found) -> None:
     first, second = ("predicting", "prompt") if run.writer == "autoregressive" else ("masked", "unmasked")
     split = measures.split_sinks(found.by_floatlens, first, second)
     for name, of_both in (("jaccard", found.jaccard), ("no_memory", found.jaccard_by_chance)):
@@ -216,7 +216,7 @@ def of_kind(found: Found, rows: Rows, kind: str) -> frozenset[int]:
     return found.of(rows) if kind == "anchor" else measured(rows) - found.of(rows)
 
 
-def test_geometry_of_anchors_and_of_the_rest(run: Run, found: Found) -> None:
+def test_geometry_is_the_mean_over_queries_and_keys_of_anchors_and_of_the_rest(run: Run, found: Found) -> None:
     means = measures.anchor_geometry(run.data, found.by_floatlens)
     for name in ("score", "cosine", "norm_product", "key_norm", "value_norm"):
         assert_everywhere(
@@ -247,7 +247,7 @@ def test_the_advantage_is_split_pair_by_pair(run: Run, found: Found) -> None:
     assert_everywhere(split["heads"], run, lambda sample, **at: np.isfinite(by_head("advantage", sample, **at)).sum())
 
 
-def test_values_and_what_they_hand_on(run: Run, found: Found) -> None:
+def test_contributions_are_attention_times_the_length_of_values(run: Run, found: Found) -> None:
     def lengths(sample: Sample, kind: str, **at: Any) -> float:
         return mean(vectors(sample, **at)["value_norm"][key] for key in of_kind(found, sample.rows(**at), kind))
 
@@ -285,7 +285,7 @@ def role_of(sample: Sample, step: int, key: int) -> str:
 
 
 @pytest.mark.parametrize("of", ["anchors", "all keys"])
-def test_shares_of_roles_and_their_slope_over_depth(run: Run, found: Found, of: str) -> None:
+def test_roles_share_what_stands_on_the_canvas_of_each_step(run: Run, found: Found, of: str) -> None:
     @cache
     def by_role(sample: Sample, layer: int, group: str) -> tuple[dict[str, float], dict[str, float]]:
         drawn, deserved = dict.fromkeys(ROLES, 0.0), dict.fromkeys(ROLES, 0.0)

@@ -30,7 +30,9 @@ def test_every_measure_runs_on_a_real_model_and_finds_its_sink() -> None:
     found = {(one.measure, one.part, one.depth): one for one in summary.findings()}
     first = found["on the first token", "", "deep"]
     assert first.value > 40 > 10 * first.null, "the sink of every autoregressive model"
-    assert found["on the run's strongest key", "", "deep"].value == pytest.approx(first.value, rel=0.2), "the strongest key is the first token"
+    assert found["on the run's strongest key", "", "deep"].value == pytest.approx(first.value, rel=0.2), (
+        "the strongest key is the first token"
+    )
     assert found["enrichment of roles", "special", "deep"].low > 2
     advantage = found["score advantage of anchors", "direction", "all"].value + found["score advantage of anchors", "norm", "all"].value
     assert advantage > 0

@@ -146,17 +146,19 @@ def _expected_kinds(anchors: xr.Dataset) -> xr.DataArray:
     chances = alike.sum("step")
     never = np.exp(xr.dot(np.log1p(-chance), alike, dim="step"))
     once = never * xr.dot(chance / (1 - chance), alike, dim="step")
-    static = _chance_of_staying(xr.dot(chance, alike, dim="step") / chances.where(chances > 0), chances)
+    static = _chance_of_staying(chance, alike, chances)
     kinds: list[xr.DataArray] = [static, (1 - never - once - static).clip(min=0), once]
     numbers: list[xr.DataArray] = [xr.dot(one.where(chances > 1, 0), keys_of, dim="pattern") for one in kinds]
     return xr.concat(numbers, "kind")
 
 
-def _chance_of_staying(chance: xr.DataArray, chances: xr.DataArray) -> xr.DataArray:
-    """The chance of being an anchor at nine tenths of the steps, as if it were the same at each: exact where all steps have as many anchors, a little too high elsewhere."""
-    total = xr.zeros_like(chance)
-    ways = xr.ones_like(chances)  # in which so many of the steps can be missed
-    for missed in range(int(chances.max()) // 10 + 1):
-        total = total + (ways * chance ** (chances - missed) * (1 - chance) ** missed).where(10 * missed <= chances, 0)
-        ways = ways * (chances - missed) / (missed + 1)
-    return total
+def _chance_of_staying(chance: xr.DataArray, alike: xr.DataArray, chances: xr.DataArray) -> xr.DataArray:
+    """The chance of being an anchor at nine tenths of the steps at which a key is measured: step by step, by how many of them it has missed so far."""
+    missing = (alike * (1 - chance)).transpose("step", ...)  # 0 at steps that do not count
+    likely = np.zeros((int(chances.max()) // 10 + 1, *missing.shape[1:]))  # (missed, ...)
+    likely[0] = 1
+    for miss in missing.values:
+        likely[1:] = likely[1:] * (1 - miss) + likely[:-1] * miss
+        likely[0] *= 1 - miss
+    missed = xr.DataArray(np.arange(len(likely)), dims="missed")
+    return xr.DataArray(likely, dims=("missed", *missing.dims[1:])).where(10 * missed <= chances, 0).sum("missed")

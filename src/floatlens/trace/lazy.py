@@ -35,7 +35,9 @@ class RaggedArray(BackendArray):
                     if hasattr(array, "oindex")
                     else array[np.ix_(*map(_as_indices(array), source, range(len(source))))]
                 )
-                result[(at, *np.ix_(*(np.flatnonzero(exists) for exists in there)))] = values
+                places = [_simplest(np.flatnonzero(exists)) for exists in there]
+                all_slices = all(isinstance(part, slice) for part in places)
+                result[(at, *places) if all_slices else (at, *np.ix_(*(np.flatnonzero(exists) for exists in there)))] = values
         squeezed = tuple(axis for axis, part in enumerate(key) if isinstance(part, int | np.integer))
         return result.squeeze(axis=squeezed)
 
