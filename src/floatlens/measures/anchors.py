@@ -18,7 +18,7 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.fair_share import fair_mass, measured
-from floatlens.measures.inputs import mean_over_heads, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import RECEIVED, mean_over_heads, one_sample_at_a_time, refuse_missing
 
 ROUNDING = 1e-5  # relative: even attention in float32 differs by less, and its deviations are no deviations
 
@@ -56,9 +56,9 @@ def find_anchors(data: xr.Dataset, *, rule: str = "lift", eps: float | None = No
     [7]
     """
     eps = refuse_unknown_rule(rule, eps)
-    refuse_missing(data, ("mass", "visible", "null", "rows"), "Anchors")
+    refuse_missing(data, RECEIVED, "Anchors")
     if not per_head or "head" not in data["mass"].dims:
-        data = mean_over_heads(data)
+        data = mean_over_heads(data[list(RECEIVED)])
     enough = measured(data)
     found = rank_of_keys(data, enough) < eps if rule == "top" else _exceeds(data, rule, eps)
     anchor = (found & enough).transpose(*data["mass"].dims)

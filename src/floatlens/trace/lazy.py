@@ -24,22 +24,23 @@ class RaggedArray(BackendArray):
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         wanted = [np.atleast_1d(np.arange(size)[part]) for part, size in zip(key, self.shape, strict=True)]
-        result = np.full([len(part) for part in wanted], self.fill, dtype=self.dtype)
-        for at, sample in enumerate(wanted[0]):
-            array = self.arrays[sample]
-            there = [part < size for part, size in zip(wanted[1:], array.shape, strict=True)]
-            if all(part.any() for part in there):
-                source = tuple(_simplest(part[exists]) for part, exists in zip(wanted[1:], there, strict=True))
-                values = (
-                    array.oindex[source]
-                    if hasattr(array, "oindex")
-                    else array[np.ix_(*map(_as_indices(array), source, range(len(source))))]
-                )
-                places = [_simplest(np.flatnonzero(exists)) for exists in there]
-                all_slices = all(isinstance(part, slice) for part in places)
-                result[(at, *places) if all_slices else (at, *np.ix_(*(np.flatnonzero(exists) for exists in there)))] = values
+        exists = [[part < size for part, size in zip(wanted[1:], self.arrays[sample].shape, strict=True)] for sample in wanted[0]]
+        if len(exists) == 1 and all(part.all() for part in exists[0]):  # nothing to pad
+            result = self._part(wanted[0][0], wanted[1:])[None]
+        else:
+            result = np.full([len(part) for part in wanted], self.fill, dtype=self.dtype)
+            for at, (sample, there) in enumerate(zip(wanted[0], exists, strict=True)):
+                if all(part.any() for part in there):
+                    inside = [part[is_there] for part, is_there in zip(wanted[1:], there, strict=True)]
+                    result[(at, *np.ix_(*map(np.flatnonzero, there)))] = self._part(sample, inside)
         squeezed = tuple(axis for axis, part in enumerate(key) if isinstance(part, int | np.integer))
         return result.squeeze(axis=squeezed)
+
+    def _part(self, sample: int, wanted: Sequence[np.ndarray]) -> np.ndarray:
+        """These indices of one sample's array."""
+        array = self.arrays[sample]
+        source = tuple(map(_simplest, wanted))
+        return array.oindex[source] if hasattr(array, "oindex") else array[np.ix_(*map(_as_indices(array), source, range(len(source))))]
 
 
 def _simplest(indices: np.ndarray) -> slice | np.ndarray:
