@@ -1,10 +1,15 @@
 """Property tests draw the same examples at every run; HYPOTHESIS_PROFILE=explore draws new ones. Tests of real models run only when asked for."""
 
 import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+
+from floatlens.cli import run
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
@@ -18,3 +23,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("real"):
                 item.add_marker(skip)
+
+
+@pytest.fixture
+def floatlens(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+    """Run a command; exit code, output, errors."""
+    monkeypatch.setenv("FLOATLENS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def command(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["floatlens", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return command
