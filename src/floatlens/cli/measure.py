@@ -1,9 +1,14 @@
 """`floatlens measure`: what a trace comes to, and how two compare."""
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.console import Console
 
 from floatlens.errors import Refusal
+
+if TYPE_CHECKING:
+    from floatlens.trace.trace import Trace
 
 
 def measure(
@@ -51,7 +56,7 @@ def measure(
         _measure(trace, rule, eps, gold, group, by_layer, how)
 
 
-def _measure(trace, rule: str, eps: float | None, gold: str | None, group: str | None, by_layer: bool, how: str) -> None:
+def _measure(trace: "Trace", rule: str, eps: float | None, gold: str | None, group: str | None, by_layer: bool, how: str) -> None:
     from floatlens.measures.summary import measure_trace
     from floatlens.report import tables
 
@@ -66,7 +71,7 @@ def _measure(trace, rule: str, eps: float | None, gold: str | None, group: str |
         typer.echo(tables.as_csv(findings) if how == "csv" else tables.as_json(summary.about, findings, summary.skipped))
 
 
-def _compare(paths: list[str], traces: list, rule: str, eps: float | None, paired: bool, how: str) -> None:
+def _compare(paths: list[str], traces: list["Trace"], rule: str, eps: float | None, paired: bool, how: str) -> None:
     from floatlens.measures.comparison import compare_traces
     from floatlens.report import tables
 

@@ -20,7 +20,7 @@ from floatlens.measures.flow import direct_flow, rollout
 from floatlens.measures.frontier import frontier_following
 from floatlens.measures.geometry import GEOMETRY, advantage_split, anchor_geometry, contribution_of_anchors, value_contrast
 from floatlens.measures.gold_span import gold_attention
-from floatlens.measures.inputs import pool_steps, refuse_missing
+from floatlens.measures.inputs import HALVES, RECEIVED, pool_steps, refuse_missing
 from floatlens.measures.persistence import anchor_kinds, lifetimes
 from floatlens.measures.rectangle import shared_rectangle
 from floatlens.measures.retrieval import retrieval_scores
@@ -29,42 +29,10 @@ from floatlens.measures.spread import dispersion
 from floatlens.measures.wandering import position_variance
 
 Values = Mapping[str, xr.DataArray]
-"""`value`, and `null` where there is one."""
+"""`value`, and `null` and `reason` where there is one."""
 
-
-READ = (
-    *(
-        "mass",
-        "visible",
-        "null",
-        "rows",
-        "mass_even",
-        "visible_even",
-        "null_even",
-        "rows_even",
-        "entropy",
-        "score",
-        "cosine",
-        "norm_product",
-        "key_norm",
-        "value_norm",
-    ),
-    *(
-        "flow",
-        "flow_null",
-        "region_rows",
-        "top_key",
-        "state",
-        "canvas",
-        "final",
-        "committed",
-        "template",
-        "special",
-        "char_start",
-        "char_stop",
-        "in_region",
-    ),
-)
+CANVAS = ("state", "canvas", "final", "committed", "template", "special", "char_start", "char_stop", "in_region")
+READ = (*RECEIVED, *HALVES, *GEOMETRY, *CANVAS, "entropy", "flow", "flow_null", "region_rows", "top_key")
 """What measures look at."""
 
 

@@ -1,1 +1,1 @@
-"""What people look at: a trace in the terminal."""
+"""What people look at: traces and findings in the terminal, and figures for a paper."""
