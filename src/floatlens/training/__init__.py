@@ -1,0 +1,1 @@
+"""How the twins are trained: one recipe, one start, one stream of data; only the mask and the objective differ."""
