@@ -1,6 +1,6 @@
-"""Facts about people as sentences, sentences as passages, and sets of passages with a question's evidence where it is wanted.
+"""Sets of passages about people, with or without relations between them.
 
-Decided here: every passage holds every attribute (of the set), in any order, with fillers among them, and ends with a new line.
+Decided here: every passage of a set holds the same attributes, its sentences stand in any order with fillers among them, and it ends with a new line.
 Refused: layouts that do not exist or need more passages than there are.
 """
 
@@ -10,87 +10,21 @@ from random import Random
 
 from floatlens.errors import Refusal
 from floatlens.tasks.world.people import Person, Values, draw_people, draw_values
-from floatlens.tasks.world.words import ATTRIBUTES, NEWLINE, SCENES, SEASONS, Attribute
+from floatlens.tasks.world.sentences import Words, fact, filler, relation_fact
+from floatlens.tasks.world.words import ATTRIBUTES, NEWLINE
 
-Words = list[str]
 LAYOUTS = ("one", "adjacent", "far")
 
 
-def fact(person: Person, attribute: Attribute, value: str) -> Words:
-    """A fact as a sentence.
-
-    Examples
-    --------
-    >>> " ".join(fact(Person("Marta", "Olsen"), ATTRIBUTES[1], "Oslo"))
-    'Marta Olsen lives in Oslo .'
-    """
-    return [*person, *attribute.said, value, "."]
-
-
-def relation_fact(person: Person, relation: str, other: Person) -> Words:
-    """A relation as a sentence.
-
-    Examples
-    --------
-    >>> " ".join(relation_fact(Person("Marta", "Olsen"), "friend", Person("Ben", "Reed")))
-    'The friend of Marta Olsen is Ben Reed .'
-    """
-    return ["The", relation, "of", *person, "is", *other, "."]
-
-
-def filler(rng: Random) -> Words:
-    """A sentence that says nothing.
-
-    Examples
-    --------
-    >>> len(filler(Random(0)))
-    9
-    """
-    return ["In", "the", rng.choice(SEASONS), "the", *rng.choice(SCENES), "."]
-
-
-def asked(person: Person, attribute: Attribute, relation: str | None = None) -> Words:
-    """The question, up to its mark.
-
-    Examples
-    --------
-    >>> " ".join(asked(Person("Marta", "Olsen"), ATTRIBUTES[1]))
-    'Where does Marta Olsen live ?'
-    >>> " ".join(asked(Person("Marta", "Olsen"), ATTRIBUTES[1], "friend"))
-    'Where does the friend of Marta Olsen live ?'
-    """
-    whom = [*person] if relation is None else ["the", relation, "of", *person]
-    return [attribute.asked[0], "does", *whom, attribute.asked[1], "?"]
-
-
-def asked_who(person: Person, relation: str) -> Words:
-    """The question for the other person of a relation.
-
-    Examples
-    --------
-    >>> " ".join(asked_who(Person("Marta", "Olsen"), "friend"))
-    'Who is the friend of Marta Olsen ?'
-    """
-    return ["Who", "is", "the", relation, "of", *person, "?"]
-
-
-def description(person: Person, values: Values) -> Words:
-    """Everything about a person, in 27 tokens.
-
-    Examples
-    --------
-    >>> written = description(Person("Marta", "Olsen"), ("painter", "Oslo", "cat", "cello"))
-    >>> len(written), " ".join(written)
-    (27, 'Here is Marta Olsen : Marta is a painter , lives in Oslo , keeps a cat and plays the cello . That was Marta Olsen .')
-    """
-    said: Words = ["Here", "is", *person, ":", person.first]
-    for attribute, value, before in zip(ATTRIBUTES, values, ([], [","], [","], ["and"]), strict=True):
-        said += [*before, *attribute.said, value]
-    return [*said, ".", "That", "was", *person, "."]
-
-
 def passage(rng: Random, sentences: Sequence[Words], fillers: int) -> Words:
-    """Sentences in any order, with fillers among them, and a new line."""
+    """Sentences in any order, with fillers among them, and a new line.
+
+    Examples
+    --------
+    >>> marta = Person("Marta", "Olsen")
+    >>> " ".join(passage(Random(1), [fact(marta, ATTRIBUTES[1], "Oslo"), fact(marta, ATTRIBUTES[2], "cat")], fillers=0))
+    'Marta Olsen keeps a cat . Marta Olsen lives in Oslo . \\n'
+    """
     mixed = [*sentences, *(filler(rng) for _ in range(fillers))]
     rng.shuffle(mixed)
     return [word for sentence in mixed for word in sentence] + [NEWLINE]
@@ -114,7 +48,15 @@ def reading(
     attributes: Sequence[int] = range(len(ATTRIBUTES)),
     extra: Sequence[Sequence[Words]] = (),
 ) -> Reading:
-    """Passages about these people in this order, each with the chosen attributes and its extra sentences."""
+    """Passages about these people in this order, each with the chosen attributes and its extra sentences.
+
+    Examples
+    --------
+    >>> people = [Person("Marta", "Olsen"), Person("Ben", "Reed")]
+    >>> read = reading(Random(0), people, draw_values(Random(0), 2), fillers=0, attributes=[1])
+    >>> read.spans, " ".join(read.words[:6])
+    ([(0, 7), (7, 14)], 'Marta Olsen lives in Bern .')
+    """
     words: Words = []
     spans = []
     for number, (person, own) in enumerate(zip(people, values, strict=True)):
@@ -140,11 +82,20 @@ def linked_reading(rng: Random, pool: Sequence[Person], passages: int, layout: s
 
     "one": each passage also says whose friend its person is. "adjacent", "far": each passage names its person's friend, the one asked for
     being in a neighbouring passage, or at least half of the passages away.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> linked = linked_reading(Random(0), make_world().test, 6, "far", "friend")
+    >>> abs(linked.evidence[0] - linked.evidence[1]) >= 3
+    True
     """
     if layout not in LAYOUTS:
         raise Refusal(f"There is no layout {layout!r}; the layouts are {', '.join(LAYOUTS)}.")
     if layout != "one" and passages < 3:
         raise Refusal(f"Two passages {layout} need at least three passages in all, not {passages}.")
+    if passages < 1:
+        raise Refusal(f"A two-hop question needs a passage to be answered from, not {passages} passages.")
     values = draw_values(rng, passages)
     if layout == "one":
         drawn = draw_people(rng, pool, 2 * passages)
@@ -155,7 +106,7 @@ def linked_reading(rng: Random, pool: Sequence[Person], passages: int, layout: s
         return Linked(reading(rng, people, values, fillers, extra=extra), links, gold, (gold,))
     people = draw_people(rng, pool, passages)
     start, gold = rng.choice(_pairs_of_slots(passages, layout))
-    friends = _everybodys_friend(rng, passages, start, gold)
+    friends = everybodys_friend(rng, passages, start, gold)
     extra = [[relation_fact(people[own], relation, people[friend])] for own, friend in enumerate(friends)]
     return Linked(reading(rng, people, values, fillers, extra=extra), list(zip(people, friends, strict=True)), start, (start, gold))
 
@@ -165,8 +116,15 @@ def _pairs_of_slots(passages: int, layout: str) -> list[tuple[int, int]]:
     return [(one, other) for one, other in every if (abs(one - other) == 1 if layout == "adjacent" else 2 * abs(one - other) >= passages)]
 
 
-def _everybodys_friend(rng: Random, people: int, start: int, gold: int) -> list[int]:
-    """A friend for each, everybody once and nobody their own; that of `start` is `gold`."""
+def everybodys_friend(rng: Random, people: int, start: int, gold: int) -> list[int]:
+    """A friend for each of at least two people, everybody once and nobody their own; that of `start` is `gold`.
+
+    Examples
+    --------
+    >>> friends = everybodys_friend(Random(0), 4, start=2, gold=0)
+    >>> friends[2], sorted(friends), any(friend == own for own, friend in enumerate(friends))
+    (0, [0, 1, 2, 3], False)
+    """
     while True:
         friends = rng.sample(range(people), people)
         other = friends.index(gold)

@@ -1,11 +1,9 @@
-"""A seeded world of people, told in passages and asked about: what the twins learn and are tested on.
+"""The people of the world: who is known by heart, who appears in training and who only in tests, and who meets in a set of passages.
 
-Decided here: all pairs of first and last names are split once into *known* people (fixed facts, learned by heart, asked without passages), *training* people
-and *test* people, whose pairs never occur in training though each of their names does. Facts of training and test people are drawn anew for every set of
-passages. **Every passage holds every attribute** (of the set), with values that differ between passages: whoever ignores the person scores 1 / passages, and each
-question says so (`shortcut`). People of a set often share a first or a last name, so that neither alone is enough.
+Decided here: all pairs of first and last names are split once. *Known* people have fixed facts. *Training* and *test* people have none of their own: facts are drawn anew for every set,
+no value twice, so that a value belongs to one person of the set. In half of the sets two people share a first or a last name, so that neither alone is enough.
 
-Refused: more passages than an attribute has values, a gold slot that does not exist, layouts that need more passages than there are.
+Refused: a split that leaves a group without people, more people than there are, more facts than an attribute has values.
 """
 
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from floatlens.tasks.world.words import ATTRIBUTES, FIRST_NAMES, LAST_NAMES
 
 Values = tuple[str, ...]  # one for each attribute, in the order of ATTRIBUTES
 NAMESAKES = 0.5  # the share of the sets with two people of one first or one last name
+MOST_PASSAGES = min(len(attribute.values) for attribute in ATTRIBUTES)  # each needs values of its own
 
 
 class Person(NamedTuple):
@@ -37,7 +36,16 @@ class World:
 
 
 def make_world(seed: int = 0, known: int = 64, test_share: float = 0.2) -> World:
-    """Split all pairs of names.
+    """Split all pairs of names. The bundled twins were trained in the world of the default arguments.
+
+    Parameters
+    ----------
+    seed
+        Another seed is another split with other facts.
+    known
+        How many people are known by heart.
+    test_share
+        The share of the others who appear in tests only.
 
     Examples
     --------
@@ -49,15 +57,20 @@ def make_world(seed: int = 0, known: int = 64, test_share: float = 0.2) -> World
     """
     rng = Random(f"world-{seed}")
     people = [Person(first, last) for first in FIRST_NAMES for last in LAST_NAMES]
+    tested = round(test_share * (len(people) - known))
+    if known < 1 or not 0 < tested < len(people) - known:
+        raise Refusal(
+            f"Of {len(people)} people, {known} known by heart and {test_share:g} of the others in tests leave a group empty; "
+            "known, training and test people must each be at least one."
+        )
     rng.shuffle(people)
     by_heart, others = people[:known], people[known:]
-    tested = round(test_share * len(others))
     facts = {person: tuple(rng.choice(attribute.values) for attribute in ATTRIBUTES) for person in by_heart}
     return World(facts, tuple(others[tested:]), tuple(others[:tested]))
 
 
 def draw_people(rng: Random, pool: Sequence[Person], count: int) -> list[Person]:
-    """Different people; in half of the sets the second shares a name with the first.
+    """Different people; in half of the sets two of them share a first or a last name.
 
     Examples
     --------
@@ -65,6 +78,8 @@ def draw_people(rng: Random, pool: Sequence[Person], count: int) -> list[Person]
     >>> len(set(people))
     3
     """
+    if not 0 <= count <= len(pool):
+        raise Refusal(f"{count} different people were asked for, and there are {len(pool)} to choose from.")
     people = rng.sample(pool, count)
     if count > 1 and rng.random() < NAMESAKES:
         place = rng.randrange(2)
@@ -83,7 +98,21 @@ def draw_values(rng: Random, count: int) -> list[Values]:
     >>> any(one == other for one, other in zip(first, second))
     False
     """
-    if count > min(len(attribute.values) for attribute in ATTRIBUTES):
-        raise Refusal(f"{count} passages need {count} different values of each attribute, and there are fewer; ask for fewer passages.")
+    if not 0 <= count <= MOST_PASSAGES:
+        raise Refusal(
+            f"{count} passages need {count} different values of each attribute, and there are {MOST_PASSAGES}; ask for fewer passages."
+        )
     columns = [rng.sample(attribute.values, count) for attribute in ATTRIBUTES]
     return list(zip(*columns, strict=True))
+
+
+def most_frequent_share(world: World, attribute: int) -> float:
+    """The share of the known people who have an attribute's most frequent value: what always answering with it scores.
+
+    Examples
+    --------
+    >>> most_frequent_share(make_world(), 0)  # of the job
+    0.109375
+    """
+    column = [values[attribute] for values in world.known.values()]
+    return max(map(column.count, column)) / len(column)

@@ -1,7 +1,10 @@
-"""Questions about the world, as tests ask them: one a prompt, with what counts as right and what ignoring the person would score.
+"""Questions about the world, one a prompt, with what counts as right and what ignoring the person would score.
 
 Open-book (gold at any slot), closed-book, two-hop (evidence in one passage, two adjacent ones or two far apart), conflicting passages, descriptions. Prompts of one
-kind and size have one length. `regions` name the passages (`doc_1`, ...) and the question (`query`) as spans of words; the tokenizer's `text_of` turns them into spans of characters.
+kind and size have one length. `regions` name the passages (`doc_1`, ...) and the question (`query`) as spans of words; `prompt_of` turns them into spans of characters.
+For evaluation with contexts, `sets` gives such questions as samples whose passages can be arranged.
+
+Refused: a gold slot that does not exist, fewer passages than the kind of question needs.
 """
 
 from collections.abc import Sequence
@@ -9,14 +12,21 @@ from dataclasses import dataclass, field
 from random import Random
 
 from floatlens.errors import Refusal
-from floatlens.tasks.world.passages import Reading, Words, asked, description, linked_reading, reading
-from floatlens.tasks.world.people import Person, World, draw_people, draw_values
+from floatlens.models.prompts import Prompt
+from floatlens.tasks.world.passages import Reading, linked_reading, reading
+from floatlens.tasks.world.people import Person, World, draw_people, draw_values, most_frequent_share
+from floatlens.tasks.world.sentences import Words, asked, asked_to_describe, description, fact
+from floatlens.tasks.world.tokenizer import text_of
 from floatlens.tasks.world.words import ATTRIBUTES, RELATIONS
 
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt and its answer, in words. `regions` are spans of words of the prompt."""
+    """A prompt and its answer, in words.
+
+    `accepted` are the values that count: any of them for conflicting passages, all of them for a description. `regions` are spans of words of the prompt;
+    `gold_slots` are the passages with the evidence, counted from 0 (slot 0 is region `doc_1`).
+    """
 
     kind: str
     prompt: Words
@@ -27,9 +37,18 @@ class Question:
     gold_slots: tuple[int, ...] = ()
 
 
-def _with_regions(read: Reading, query: Words) -> tuple[Words, dict[str, tuple[int, int]]]:
-    regions = {f"doc_{number + 1}": span for number, span in enumerate(read.spans)}
-    return read.words + query, regions | {"query": (len(read.words), len(read.words) + len(query))}
+def prompt_of(question: Question) -> Prompt:
+    """The question as a prompt for `generate` and `trace`, with its passages and the question as regions.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> question = open_book(Random(0), make_world().test, passages=2, gold=1)
+    >>> prompt = prompt_of(question)
+    >>> sorted(prompt.regions), prompt.text[slice(*prompt.regions["query"])]
+    (['doc_1', 'doc_2', 'query'], 'What does Igor Marsh play?')
+    """
+    return Prompt(*text_of(question.prompt, question.regions))
 
 
 def open_book(rng: Random, pool: Sequence[Person], passages: int = 6, gold: int | None = None, fillers: int = 1) -> Question:
@@ -42,10 +61,7 @@ def open_book(rng: Random, pool: Sequence[Person], passages: int = 6, gold: int 
     >>> question.shortcut, question.gold_slots, question.answer[1]
     (0.5, (1,), '.')
     """
-    slot = rng.randrange(passages) if gold is None else gold
-    if not 0 <= slot < passages:
-        raise Refusal(f"Slot {slot} does not exist among {passages} passages, which count from 0.")
-    read = reading(rng, draw_people(rng, pool, passages), draw_values(rng, passages), fillers)
+    slot, read = _one_gold(rng, pool, passages, gold, fillers)
     index = rng.randrange(len(ATTRIBUTES))
     prompt, regions = _with_regions(read, asked(read.people[slot], ATTRIBUTES[index]))
     value = read.values[slot][index]
@@ -53,17 +69,23 @@ def open_book(rng: Random, pool: Sequence[Person], passages: int = 6, gold: int 
 
 
 def closed_book(rng: Random, world: World) -> Question:
-    """A question about somebody known by heart; its shortcut is the share of the attribute's most frequent value."""
+    """A question about somebody known by heart; its shortcut is the share of the attribute's most frequent value.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> question = closed_book(Random(0), make_world())
+    >>> " ".join(question.prompt), question.accepted, question.regions
+    ('What does Doris Olsen play ?', ('piano',), {'query': (0, 6)})
+    """
     person = rng.choice(list(world.known))
     index = rng.randrange(len(ATTRIBUTES))
-    column = [values[index] for values in world.known.values()]
     query, value = asked(person, ATTRIBUTES[index]), world.known[person][index]
-    most = max(map(column.count, column)) / len(column)
-    return Question("closed-book", query, [value, "."], (value,), most, {"query": (0, len(query))})
+    return Question("closed-book", query, [value, "."], (value,), most_frequent_share(world, index), {"query": (0, len(query))})
 
 
 def two_hop(rng: Random, pool: Sequence[Person], passages: int = 6, layout: str = "far", fillers: int = 1) -> Question:
-    """A question about somebody's friend or teacher.
+    """A question about somebody's friend or teacher; the answer says who that is before it says the value.
 
     Examples
     --------
@@ -78,11 +100,22 @@ def two_hop(rng: Random, pool: Sequence[Person], passages: int = 6, layout: str 
     index = rng.randrange(len(ATTRIBUTES))
     prompt, regions = _with_regions(linked.read, asked(person, ATTRIBUTES[index], relation))
     value = linked.read.values[gold][index]
-    return Question(f"two-hop {layout}", prompt, [value, "."], (value,), 1 / passages, regions, linked.evidence)
+    answer = fact(linked.read.people[gold], ATTRIBUTES[index], value)
+    return Question(f"two-hop {layout}", prompt, answer, (value,), 1 / passages, regions, linked.evidence)
 
 
 def conflicting(rng: Random, pool: Sequence[Person], passages: int = 6, fillers: int = 1) -> Question:
-    """Two passages about one person contradict each other; either value is accepted, in the order of the passages."""
+    """Two passages about one person contradict each other; either value is accepted, in the order of the passages.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> question = conflicting(Random(0), make_world().test, passages=4)
+    >>> len(question.gold_slots), len(set(question.accepted)), question.shortcut
+    (2, 2, 0.5)
+    """
+    if passages < 2:
+        raise Refusal(f"Passages that contradict each other are at least two, not {passages}.")
     people = draw_people(rng, pool, passages)
     first, second = sorted(rng.sample(range(passages), 2))
     people[second] = people[first]
@@ -94,12 +127,31 @@ def conflicting(rng: Random, pool: Sequence[Person], passages: int = 6, fillers:
 
 
 def describing(rng: Random, pool: Sequence[Person], passages: int = 6, gold: int | None = None, fillers: int = 1) -> Question:
-    """A person of one of the passages is to be described, in 27 tokens."""
+    """A person of one of the passages is to be described, in 29 tokens.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> question = describing(Random(0), make_world().test, passages=2)
+    >>> len(question.answer), len(question.accepted)
+    (29, 4)
+    """
+    slot, read = _one_gold(rng, pool, passages, gold, fillers)
+    person, values = read.people[slot], read.values[slot]
+    prompt, regions = _with_regions(read, asked_to_describe(person))
+    return Question("description", prompt, description(person, values), values, 1 / passages, regions, (slot,))
+
+
+def _one_gold(rng: Random, pool: Sequence[Person], passages: int, gold: int | None, fillers: int) -> tuple[int, Reading]:
+    """The slot of the gold passage and a set of passages."""
+    if passages < 1:
+        raise Refusal(f"The answer must stand in a passage, so there is at least one, not {passages}.")
     slot = rng.randrange(passages) if gold is None else gold
     if not 0 <= slot < passages:
         raise Refusal(f"Slot {slot} does not exist among {passages} passages, which count from 0.")
-    read = reading(rng, draw_people(rng, pool, passages), draw_values(rng, passages), fillers)
-    prompt, regions = _with_regions(read, ["Describe", *read.people[slot], "."])
-    return Question(
-        "description", prompt, description(read.people[slot], read.values[slot]), read.values[slot], 1 / passages, regions, (slot,)
-    )
+    return slot, reading(rng, draw_people(rng, pool, passages), draw_values(rng, passages), fillers)
+
+
+def _with_regions(read: Reading, query: Words) -> tuple[Words, dict[str, tuple[int, int]]]:
+    regions = {f"doc_{number + 1}": span for number, span in enumerate(read.spans)}
+    return read.words + query, regions | {"query": (len(read.words), len(read.words) + len(query))}

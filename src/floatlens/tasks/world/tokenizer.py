@@ -26,7 +26,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     ids = {word: number for number, word in enumerate(vocabulary())}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n|\w+|[^\w\s]"), behavior="removed", invert=True)  # type: ignore[assignment]  # a property without a typed setter
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, ids[BOS])])  # type: ignore[assignment]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, ids[BOS])])  # type: ignore[assignment]  # as above
     tokenizer.add_special_tokens(list(SPECIAL))
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

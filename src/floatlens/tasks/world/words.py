@@ -85,7 +85,7 @@ SCENES = tuple(
     )
 )
 
-TEMPLATE_WORDS = _listed("In the Where What Who does of The is Describe Here : , and That was ? .")
+TEMPLATE_WORDS = _listed("In the Where What Who does of The is Describe Here : , and ? .")
 PAD, MASK, BOS, EOS, UNKNOWN, NEWLINE = "[PAD]", "[MASK]", "[BOS]", "[EOS]", "[UNK]", "\n"
 SPECIAL = (PAD, MASK, BOS, EOS, UNKNOWN)
 
