@@ -1,0 +1,247 @@
+"""The records of a file, one at a time, each with the place it stands at.
+
+A file holds one JSON object a line, or is one JSON document: a list of objects, or a single object over many lines; gz or plain, told by its first bytes
+and not by its name. Lines are read one by one; only a document is read whole. What is asked of a record and is not there is refused with file, line
+(in a document: item) and field. Refused too: what is not UTF-8, not JSON, not an object; damaged or truncated gz; a file without records; an id that occurs twice.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from floatlens.errors import Refusal
+from floatlens.tasks.samples import Passage, Sample
+
+_GZ = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A JSON object, where it stands, and what may serve as its id: its line, item or row, counted from 1.
+
+    Examples
+    --------
+    >>> record = Record({"question": "Where?", "ctxs": [{"text": ""}]}, "qa.jsonl, line 3", "3")
+    >>> record.text("question")
+    'Where?'
+    >>> record.parts("ctxs")[0].text("text")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: qa.jsonl, line 3, ctxs[0]: the field 'text' is empty.
+    """
+
+    value: dict[str, Any]
+    where: str
+    number: str
+
+    def refusal(self, what: str) -> Refusal:
+        """What is wrong, with its place."""
+        return Refusal(f"{self.where}: {what}")
+
+    def field(self, name: str) -> Any:
+        """What a field holds; refused if there is none."""
+        if name not in self.value:
+            raise self.refusal(f"there is no field {name!r}. There are: {', '.join(self.value) or 'none'}.")
+        return self.value[name]
+
+    def text(self, name: str) -> str:
+        """A field that holds a text, which is not empty."""
+        return self.as_text(self.field(name), name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A field that holds a list of texts, none of them empty."""
+        return tuple(self.as_text(value, f"{name}[{number}]") for number, value in enumerate(self.items(name)))
+
+    def text_or_texts(self, name: str) -> tuple[str, ...]:
+        """A field that holds one text or a list of them."""
+        return self.texts(name) if isinstance(self.field(name), list) else (self.text(name),)
+
+    def title(self, name: str = "title") -> str:
+        """A field that may be missing, empty or null; otherwise a text."""
+        return self.text(name).strip() if self.value.get(name) not in (None, "") else ""
+
+    def flag(self, name: str) -> bool:
+        """A field that holds true or false."""
+        value = self.field(name)
+        if not isinstance(value, bool):
+            raise self.refusal(f"the field {name!r} must be true or false, not {json.dumps(value)[:60]}.")
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        """A field that holds a list."""
+        value = self.field(name)
+        if not isinstance(value, list):
+            raise self.refusal(f"the field {name!r} must be a list, not {json.dumps(value)[:60]}.")
+        return value
+
+    def part(self, name: str) -> "Record":
+        """A field that holds an object, as a record whose place names it."""
+        return self.as_part(self.field(name), name)
+
+    def parts(self, name: str) -> list["Record"]:
+        """A field that holds a list of objects, each as a record whose place names it."""
+        return [self.as_part(value, f"{name}[{number}]") for number, value in enumerate(self.items(name))]
+
+    def own_id(self, kind: str, name: str = "id") -> str:
+        """An id from the record's own, or else from its line; `kind` keeps samples of different files apart."""
+        own = self.value.get(name)
+        if own is None:
+            return f"{kind}-{self.number}"
+        if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
+            raise self.refusal(
+                f"the field {name!r} must be a text or a whole number, since it names the sample; it is {json.dumps(own)[:60]}."
+            )
+        return f"{kind}-{own}"
+
+    def sample(
+        self, id: str, question: str, answers: tuple[str, ...], passages: Iterable[Passage] = (), gold: Iterable[int] = ()
+    ) -> Sample:
+        """A sample; what `Sample` refuses is refused with this record's place. Answers that repeat are kept once."""
+        try:
+            return Sample(id, question.strip(), tuple(dict.fromkeys(answers)), tuple(passages), tuple(gold))
+        except Refusal as refusal:
+            raise self.refusal(str(refusal)) from None
+
+    def as_text(self, value: Any, name: str) -> str:
+        """What the record holds at `name`, if it is a text that is not empty."""
+        if not isinstance(value, str):
+            raise self.refusal(f"the field {name!r} must be a text, not {json.dumps(value)[:60]}.")
+        if not value.strip():
+            raise self.refusal(f"the field {name!r} is empty.")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise self.refusal(f"the field {name!r} holds half of a surrogate pair, which no tokenizer can read.") from None
+        return value
+
+    def as_part(self, value: Any, name: str) -> "Record":
+        """What the record holds at `name`, if it is an object: a record whose place names it."""
+        if not isinstance(value, dict):
+            raise self.refusal(f"the field {name!r} must be an object, not {json.dumps(value)[:60]}.")
+        return Record(value, f"{self.where}, {name}", self.number)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text, gz or plain, with their numbers from 1, one at a time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "two.txt.gz"
+    >>> _ = path.write_bytes(gzip.compress(b"one\\ntwo"))
+    >>> list(read_lines(path))
+    [(1, 'one\\n'), (2, 'two')]
+    """
+    number = 0
+    try:
+        with path.open("rb") as plain:
+            stream = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == _GZ else plain
+            for number, line in enumerate(stream, 1):
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{path}, line {number}: byte {error.start + 1} is not UTF-8. Write the file as UTF-8.") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Refusal(f"{path}, after line {number}: the gz data are damaged or cut off ({error}). Fetch the file again.") from None
+    except OSError as error:
+        raise Refusal(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a file: one a line, or those of the JSON document that it is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "two.jsonl"
+    >>> _ = path.write_text('{"question": "Where?"}\\n{"question": "When?"}\\n')
+    >>> [(record.number, record.text("question")) for record in read_records(path)]
+    [('1', 'Where?'), ('2', 'When?')]
+    """
+    lines = ((number, line) for number, line in read_lines(path) if line.strip())
+    first = next(lines, None)
+    if first is None:
+        raise Refusal(f"{path} is empty: there is no record to read.")
+    if _begins_a_document(first[1]):
+        yield from _document(path)
+        return
+    for number, line in chain([first], lines):
+        yield _line_record(path, number, line)
+
+
+class Named(Protocol):
+    """Something with an id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+NamedThing = TypeVar("NamedThing", bound=Named)
+
+
+def distinct(found: Iterable[tuple[Record, NamedThing]]) -> Iterator[NamedThing]:
+    """What was found, refusing an id that occurs twice.
+
+    Examples
+    --------
+    >>> [line_3, line_7] = [Record({}, f"qa.jsonl, line {number}", str(number)) for number in (3, 7)]
+    >>> sample = Sample("a", "Where?", ("Oslo",))
+    >>> list(distinct([(line_3, sample), (line_7, sample)]))
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: qa.jsonl, line 7: the id 'a' was given before, in qa.jsonl, line 3. Ids pair the conditions of a question, so each must be its own.
+    """
+    places: dict[str, str] = {}
+    for record, thing in found:
+        if thing.id in places:
+            raise record.refusal(
+                f"the id {thing.id!r} was given before, in {places[thing.id]}. Ids pair the conditions of a question, so each must be its own."
+            )
+        places[thing.id] = record.where
+        yield thing
+
+
+def _begins_a_document(line: str) -> bool:
+    """Whether a first line opens a JSON document that goes on: a list, or an object that ends on a later line."""
+    if line.lstrip().startswith("["):
+        return True
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return line.lstrip().startswith("{") and error.pos >= len(line.rstrip())
+    except RecursionError:
+        return False
+    return False
+
+
+def _line_record(path: Path, number: int, line: str) -> Record:
+    where = f"{path}, line {number}"
+    try:
+        value = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise Refusal(f"{where}: this is not JSON ({error}). Each line must be one whole JSON object.") from None
+    if not isinstance(value, dict):
+        raise Refusal(f"{where}: this is JSON, but not an object ({line.strip()[:60]}). Each line must be one JSON object.")
+    return Record(value, where, str(number))
+
+
+def _document(path: Path) -> Iterator[Record]:
+    try:
+        content = json.loads("".join(line for _, line in read_lines(path)))
+    except json.JSONDecodeError as error:
+        raise Refusal(
+            f"{path}, line {error.lineno}: this is not JSON ({error.msg}). The file begins like one JSON document; if it should have a record a line, line 1 is not whole."
+        ) from None
+    except RecursionError:
+        raise Refusal(f"{path} is nested too deeply to be read.") from None
+    if isinstance(content, dict):
+        yield Record(content, str(path), "1")
+        return
+    if not content:
+        raise Refusal(f"{path} is an empty list: there is no record to read.")
+    for number, value in enumerate(content, 1):
+        if not isinstance(value, dict):
+            raise Refusal(f"{path}, item {number}: this must be a JSON object, not {json.dumps(value)[:60]}.")
+        yield Record(value, f"{path}, item {number}", str(number))
