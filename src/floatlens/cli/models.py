@@ -20,6 +20,6 @@ def models() -> None:
         table.add_row(family.name, family.models, family.runs_as, family.checked)
     console.print(table)
     console.print(
-        f"Bundled: {', '.join(BUNDLED)} (fetched on first use). Everything else: a folder, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
+        f"Bundled: {', '.join(BUNDLED)} (smollm2-135m is fetched on first use). Everything else: a folder, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
     )
     console.print("floatlens doctor MODEL says whether a model can be traced, and what a trace will take.")

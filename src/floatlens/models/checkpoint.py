@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,9 @@ from floatlens.errors import Refusal
 from floatlens.models.sources import gguf, llama2c
 from floatlens.models.sources.cache import converted
 from floatlens.models.sources.smollm2 import smollm2_135m
+from floatlens.models.sources.twins import TWINS, bundled_twin
 
-BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": smollm2_135m}
+BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
 _TEXT_FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
 _PICKLED = re.compile(r"(pytorch_model.*\.bin|.*\.(pt|pth|ckpt))$")
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}

@@ -1,13 +1,10 @@
-"""A recipe: the model's shape, the optimizer, and the stages of training, read from one TOML file.
+"""A recipe: the twins' shape, the optimizer and the stages of training, as values.
 
-Stages end after a fixed number of updates, never at an accuracy: every twin gets the same. The rate rises, stays, and falls over the last share
-of all updates, so that the stages' lengths can be changed without changing what comes before the fall.
+Decided here: stages end after a fixed number of updates, never at an accuracy, so that every twin gets the same. The rate rises, stays, and falls over
+the last share of all updates. `recipe_files.py` reads recipes and refuses those that cannot be trained.
 """
 
-import tomllib
 from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path
 
 from floatlens.training.sequences import Shape
 
@@ -24,7 +21,7 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """AdamW's settings; `cooling` and `final_rate` are shares."""
+    """AdamW's settings; `warm_up` counts updates, `cooling` and `final_rate` are shares."""
 
     rate: float
     weight_decay: float
@@ -35,22 +32,33 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Stage:
-    """That many updates on one mixture of shapes, each with its number of sequences an update; `checks` are scores to watch."""
+    """That many updates on one mixture of shapes, each with its number of sequences an update; `checks` are the scores to watch."""
 
     name: str
     updates: int
-    mixture: tuple[tuple[Shape, int], ...]
     checks: tuple[str, ...]
+    mixture: tuple[tuple[Shape, int], ...]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything a training needs but the kind of twin."""
+    """Everything a training needs but the kind of twin.
+
+    Examples
+    --------
+    >>> stages = tuple(Stage(name, 10, (), ((Shape("closed"), 4),)) for name in ("first", "second"))
+    >>> recipe = Recipe(0, ModelShape(2, 64, 2, 10_000.0), Optimizer(1e-3, 0.1, 4, 0.5, 0.1), stages)
+    >>> recipe.updates, recipe.stage_of(11).name
+    (20, 'second')
+    >>> recipe.rate_at(1), recipe.rate_at(8), recipe.rate_at(20)
+    (0.00025, 0.001, 0.0001)
+    """
 
     seed: int
     model: ModelShape
     optimizer: Optimizer
     stages: tuple[Stage, ...]
+    check_every: int = 50  # updates between two states to resume from, each with its entry in the log
 
     @property
     def updates(self) -> int:
@@ -71,22 +79,3 @@ class Recipe:
         left = 1 - update / self.updates
         falling = settings.final_rate + (1 - settings.final_rate) * left / settings.cooling
         return settings.rate * min(1.0, update / settings.warm_up, falling)
-
-
-def read_recipe(path: str | PathLike[str]) -> Recipe:
-    """The recipe in a file.
-
-    Examples
-    --------
-    >>> recipe = read_recipe("twins.toml")
-    >>> recipe.updates, recipe.stage_of(201).name, recipe.rate_at(50)
-    (2800, 'bind 4', 0.001)
-    """
-    given = tomllib.loads(Path(path).read_text())
-    stages = []
-    for stage in given["stages"]:
-        mixture = tuple(
-            (Shape(**{name: value for name, value in part.items() if name != "sequences"}), part["sequences"]) for part in stage["mixture"]
-        )
-        stages.append(Stage(stage["name"], stage["updates"], mixture, tuple(stage["checks"])))
-    return Recipe(given["seed"], ModelShape(**given["model"]), Optimizer(**given["optimizer"]), tuple(stages))

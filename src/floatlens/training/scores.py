@@ -1,41 +1,82 @@
 """How well a twin answers, on people whose pair of names was never in training.
 
-One forward a question: everything masked (ARM: the true words before each token), all values of the answer must be right. Quick enough to watch a training; what a
-model writes when it decodes step by step is for the evaluation. `SHORTCUTS` is what ignoring the person scores.
+Decided here: one forward a question, and all values of the answer must be right. The twins that fill masks see every token of the answer masked; twin-arm sees the true
+words before each token, which makes long answers easier for it: scores of descriptions compare checkpoints of one twin, not twins. Quick enough to watch
+a training; what a model writes when it decodes step by step is for the evaluation. `shortcuts` says what ignoring the person scores.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 import torch
 from torch import nn
 
+from floatlens.errors import Refusal
 from floatlens.tasks.world.people import World
 from floatlens.tasks.world.questions import Question, closed_book, describing, open_book, two_hop
 from floatlens.tasks.world.words import EOS
 from floatlens.training.objectives import guesses
 from floatlens.training.sequences import TOKEN_ID, Shape, make_batch, question_batch
 
-MAKERS: dict[str, Callable[[Random, World], Question]] = {
-    "open2": lambda rng, world: open_book(rng, world.test, 2),
-    "open4": lambda rng, world: open_book(rng, world.test, 4),
-    "open6": lambda rng, world: open_book(rng, world.test, 6),
-    "closed": closed_book,
-    "describe2": lambda rng, world: describing(rng, world.test, 2),
-    "describe6": lambda rng, world: describing(rng, world.test, 6),
-    "hop2": lambda rng, world: two_hop(rng, world.test, 2, "one"),
-    "hop4": lambda rng, world: two_hop(rng, world.test, 4, "far"),
-    "hop6": lambda rng, world: two_hop(rng, world.test, 6, "far"),
-    "hop6one": lambda rng, world: two_hop(rng, world.test, 6, "one"),
-    "hop6adj": lambda rng, world: two_hop(rng, world.test, 6, "adjacent"),
+QUESTIONS = 96  # a score while a training is watched
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score in words, and how its questions are drawn; for recall, how many sentences stand before them."""
+
+    says: str
+    make: Callable[[Random, World], Question] | None = None
+    sentences: int = 0
+
+
+SCORES = {
+    "recall2": Score("two sentences, both asked for as sentences without their last word", sentences=2),
+    "recall4": Score("four sentences, all asked for as sentences without their last word", sentences=4),
+    "open2": Score("the value stands in one of two passages", lambda rng, world: open_book(rng, world.test, 2)),
+    "open4": Score("the value stands in one of four passages", lambda rng, world: open_book(rng, world.test, 4)),
+    "open6": Score("the value stands in one of six passages", lambda rng, world: open_book(rng, world.test, 6)),
+    "closed": Score("people known by heart, no passages", closed_book),
+    "describe2": Score("a description from one of two passages, all four values", lambda rng, world: describing(rng, world.test, 2)),
+    "describe6": Score("a description from one of six passages, all four values", lambda rng, world: describing(rng, world.test, 6)),
+    "hop2": Score("two hops, evidence in one of two passages", lambda rng, world: two_hop(rng, world.test, 2, "one")),
+    "hop4": Score("two hops, evidence in two of four passages, far apart", lambda rng, world: two_hop(rng, world.test, 4, "far")),
+    "hop6": Score("two hops, evidence in two of six passages, far apart", lambda rng, world: two_hop(rng, world.test, 6, "far")),
+    "hop6one": Score("two hops, evidence in one of six passages", lambda rng, world: two_hop(rng, world.test, 6, "one")),
+    "hop6adj": Score("two hops, evidence in two neighbours of six passages", lambda rng, world: two_hop(rng, world.test, 6, "adjacent")),
 }
-RECALL = {"recall2": 2, "recall4": 4}  # one sentence a passage, all asked for as cloze
+
+
+def scores(model: nn.Module, kind: str, world: World, names: Sequence[str], count: int = QUESTIONS) -> dict[str, float]:
+    """The named scores as shares; the questions are the same at every call, and the first of more questions are those of fewer.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> from floatlens.training.recipe_files import bundled_recipe
+    >>> from floatlens.training.updates import make_twin
+    >>> list(scores(make_twin("mdm", bundled_recipe("smoke")), "mdm", make_world(), ["closed"], count=4))
+    ['closed']
+    """
+    if unknown := [name for name in names if name not in SCORES]:
+        raise Refusal(f"There is no score {unknown[0]!r}; the scores are {', '.join(SCORES)}.")
+    was_training = model.training
+    model.eval()
+    found = {}
+    for name in names:
+        make, rng = SCORES[name].make, Random(f"scores-{name}")
+        if make is None:
+            found[name] = recall_share(model, kind, world, SCORES[name].sentences, count)
+        else:
+            found[name] = share_right(model, kind, [make(rng, world) for _ in range(count)])
+    model.train(was_training)
+    return found
 
 
 @torch.no_grad()
 def share_right(model: nn.Module, kind: str, questions: Sequence[Question], size: int = 32) -> float:
-    """Share of the questions, all of one length, whose values are all right."""
+    """Share of the questions, all of one length, whose values are all right; `size` of them run together."""
     right = 0
     for first in range(0, len(questions), size):
         part = questions[first : first + size]
@@ -47,30 +88,16 @@ def share_right(model: nn.Module, kind: str, questions: Sequence[Question], size
 
 
 @torch.no_grad()
-def recall_share(model: nn.Module, kind: str, world: World, passages: int, count: int = 96) -> float:
+def recall_share(model: nn.Module, kind: str, world: World, sentences: int, count: int = QUESTIONS) -> float:
     """Share of the values right in the smallest form of binding, with test people."""
-    shape = Shape("open", passages, attributes=1, questions=passages, cloze=True)
+    shape = Shape("open", sentences, attributes=1, questions=sentences, cloze=True)
     batch = make_batch(Random("recall"), replace(world, training=world.test), shape, count)
     values = batch.answers & (batch.tokens != TOKEN_ID["."]) & (batch.tokens != TOKEN_ID[EOS])
     return float((guesses(model, kind, batch) == batch.tokens)[values].float().mean())
 
 
-def scores(model: nn.Module, kind: str, world: World, names: Sequence[str], count: int = 96) -> dict[str, float]:
-    """The named scores; the questions are the same at every call."""
-    model.eval()
-    found = {}
-    for name in names:
-        if name in RECALL:
-            found[name] = recall_share(model, kind, world, RECALL[name], count)
-        else:
-            rng = Random(f"scores-{name}")
-            found[name] = share_right(model, kind, [MAKERS[name](rng, world) for _ in range(count)])
-    model.train()
-    return found
-
-
 def shortcuts(world: World, names: Sequence[str]) -> dict[str, float]:
-    """What each of the named scores would be if the person were ignored.
+    """What each of the named scores would be if the person were ignored; closed-book, the mean share of an attribute's most frequent value.
 
     Examples
     --------
@@ -78,4 +105,9 @@ def shortcuts(world: World, names: Sequence[str]) -> dict[str, float]:
     >>> shortcuts(make_world(), ["recall4", "open2", "hop4"])
     {'recall4': 0.25, 'open2': 0.5, 'hop4': 0.25}
     """
-    return {name: 1 / RECALL[name] if name in RECALL else MAKERS[name](Random(0), world).shortcut for name in names}
+    found = {}
+    for name in names:
+        make, rng = SCORES[name].make, Random(f"scores-{name}")
+        asked = [make(rng, world).shortcut for _ in range(QUESTIONS)] if make else [1 / SCORES[name].sentences]
+        found[name] = sum(asked) / len(asked)
+    return found

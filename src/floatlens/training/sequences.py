@@ -1,7 +1,7 @@
 """Training sequences of the world: passages and several questions about them, as token ids with the answers marked.
 
-A `Shape` fixes the length of its sequences, so that a batch of one shape is a rectangle without padding. Batches are drawn from a generator of their own
-(seed and update number), never from one that runs on: update 1,000 is the same whether or not the run was killed before it.
+Decided here: a `Shape` fixes the length of its sequences, so that a batch of one shape is a rectangle without padding. Only training people and people known by heart are
+drawn; test people never are.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,14 @@ from random import Random
 import torch
 from torch import Tensor
 
-from floatlens.tasks.world.passages import LAYOUTS, Linked, Words, asked, asked_who, description, fact, linked_reading, reading
+from floatlens.tasks.world.passages import LAYOUTS, Linked, linked_reading, reading
 from floatlens.tasks.world.people import Person, Values, World, draw_people, draw_values
 from floatlens.tasks.world.questions import Question
+from floatlens.tasks.world.sentences import Words, asked, asked_to_describe, asked_who, description, fact
 from floatlens.tasks.world.words import ATTRIBUTES, BOS, EOS, NEWLINE, RELATIONS, vocabulary
 
 TOKEN_ID = {word: number for number, word in enumerate(vocabulary())}
+LONGEST = 1024  # positions that a twin has
 Pieces = list[tuple[Words, bool]]  # words, and whether they answer
 
 
@@ -82,7 +84,8 @@ def _two_hop(rng: Random, world: World, shape: Shape) -> Pieces:
     pieces: Pieces = [(linked.read.words, False)]
     for number, (person, slot, index) in enumerate(rng.sample(every, shape.questions)):
         pieces += [([NEWLINE], False)] if number else []
-        pieces += [(asked(person, ATTRIBUTES[index], relation), False), ([linked.read.values[slot][index], "."], True)]
+        answer = fact(linked.read.people[slot], ATTRIBUTES[index], linked.read.values[slot][index])
+        pieces += [(asked(person, ATTRIBUTES[index], relation), False), (answer, True)]
     return pieces
 
 
@@ -99,12 +102,12 @@ def _description(rng: Random, world: World, shape: Shape) -> Pieces:
     read = reading(rng, draw_people(rng, world.training, shape.passages), draw_values(rng, shape.passages), shape.fillers)
     slot = rng.randrange(shape.passages)
     person = read.people[slot]
-    return [(read.words, False), (["Describe", *person, "."], False), (description(person, read.values[slot]), True)]
+    return [(read.words, False), (asked_to_describe(person), False), (description(person, read.values[slot]), True)]
 
 
 def _closed_description(rng: Random, world: World, shape: Shape) -> Pieces:
     person = rng.choice(list(world.known))
-    return [(["Describe", *person, "."], False), (description(person, world.known[person]), True)]
+    return [(asked_to_describe(person), False), (description(person, world.known[person]), True)]
 
 
 BUILDERS: dict[str, Callable[[Random, World, Shape], Pieces]] = {
@@ -136,7 +139,16 @@ def make_batch(rng: Random, world: World, shape: Shape, count: int) -> Batch:
 
 
 def question_batch(questions: Sequence[Question]) -> Batch:
-    """Questions of one shape, each with its answer and an end token."""
+    """Questions of one length, each with its answer and an end token.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> from floatlens.tasks.world.questions import open_book
+    >>> batch = question_batch([open_book(Random(0), make_world().test, passages=2)])
+    >>> batch.answers.sum().item()  # the value, a full stop, the end
+    3
+    """
     rows = [([BOS, *question.prompt], [*question.answer, EOS]) for question in questions]
     tokens = [[TOKEN_ID[word] for word in prompt + answer] for prompt, answer in rows]
     answers = [[False] * len(prompt) + [True] * len(answer) for prompt, answer in rows]

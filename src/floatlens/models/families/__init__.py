@@ -1,7 +1,7 @@
 """One adapter a family. The first that recognises a config draws up its blueprint; the last takes every autoregressive model."""
 
 from floatlens.models.blueprint import Family
-from floatlens.models.families import a2d, autoregressive, diffusion_gemma, dream, llada, masked_lm, remote, sdar
+from floatlens.models.families import a2d, autoregressive, diffusion_gemma, dream, llada, masked_lm, remote, sdar, twin
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -13,6 +13,7 @@ FAMILIES: dict[str, Family] = {
         a2d.FAMILY,
         diffusion_gemma.FAMILY,
         masked_lm.FAMILY,
+        twin.FAMILY,
         autoregressive.FAMILY,
     )
 }

@@ -1,0 +1,106 @@
+"""`floatlens train`: train the twins by a recipe, one after the other, going on where a run stopped."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from floatlens.errors import Refusal
+
+if TYPE_CHECKING:
+    from floatlens.training.recipe import Recipe
+
+TRAINABLE = ("twins",)
+TAKES = {
+    "twins": "about 30 minutes of one core a twin, all in turn",
+    "smoke": "about a minute for all three; it shows that training works, the twins learn little",
+}
+
+
+def train(
+    what: str = typer.Argument(help="What to train: twins."),
+    smoke: bool = typer.Option(False, help="A recipe of about a minute, to see that everything works."),
+    only: list[str] = typer.Option([], help="Only this twin: arm, mdm or causal-mdm; may be given several times."),
+    into: Path = typer.Option(None, help="The folder to write: twins, or twins-smoke with --smoke, by default."),
+    recipe: Path = typer.Option(None, help="Another recipe than that of the bundled twins, a TOML file."),
+) -> None:
+    """Train the twins: small models that differ in the attention mask and the objective only. Stopped or killed, the same command goes on.
+
+    Examples:
+
+      floatlens train twins --smoke
+
+      floatlens train twins --only mdm --into my-twins --recipe my-recipe.toml
+    """
+    if what not in TRAINABLE:
+        raise Refusal(f"There is no training of {what!r}. What can be trained: {', '.join(TRAINABLE)}.")
+    if smoke and recipe is not None:
+        raise Refusal("--smoke has a recipe of its own; leave it or --recipe out.")
+    import torch
+
+    from floatlens.models.families.twin import KINDS
+    from floatlens.training.recipe_files import bundled_recipe, read_recipe
+    from floatlens.training.scores import QUESTIONS
+
+    if unknown := [kind for kind in only if kind not in KINDS]:
+        raise Refusal(f"There is no twin {unknown[0]!r} to train. --only takes {', '.join(KINDS)}.")
+    named = "smoke" if smoke else "twins"
+    chosen = bundled_recipe(named) if recipe is None else read_recipe(recipe)
+    folder = into or Path("twins-smoke" if smoke else "twins")
+    kinds = [kind for kind in KINDS if not only or kind in only]
+    console = Console()
+    takes = TAKES[named] if recipe is None else "how long depends on the recipe"
+    _say(console, f"Training {', '.join(f'twin-{kind}' for kind in kinds)} into {folder}: {chosen.updates:,} updates each, {takes}.")
+    _say(console, f"{_threads(torch.get_num_threads())}; the same weights come out again with as many only.")
+    summary = Table(title="Trained", title_justify="left")
+    for heading in ("twin", "updates", "first loss", "last loss", f"right of {QUESTIONS} questions (ignoring the person)"):
+        summary.add_column(heading, overflow="fold")
+    for kind in kinds:
+        summary.add_row(*map(escape, _trained(console, kind, folder, chosen)))
+    console.print(summary)
+    last = folder / f"twin-{kinds[-1]}"
+    _say(console, f'Next: lm = fl.load("{last}") in Python, floatlens doctor {last}, and {last / "README.md"}, its model card.')
+
+
+def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> list[str]:
+    """Train a twin and write it, if that was not done before; its row of the summary."""
+    from floatlens.tasks.world.people import make_world
+    from floatlens.training.publishing import write_twin
+    from floatlens.training.runs import train_twin, updates_done
+    from floatlens.training.scores import shortcuts
+
+    run, twin = folder / "runs" / f"twin-{kind}", folder / f"twin-{kind}"
+    ignoring = shortcuts(make_world(), sorted({name for stage in recipe.stages for name in stage.checks}))
+    done = updates_done(run)
+    if twin.exists() and done < recipe.updates:
+        raise Refusal(f"{twin} is there already, but {run} does not hold its training. Choose another folder (--into).")
+    if done:
+        rest = "is trained already" if done == recipe.updates else f"goes on from update {done:,} of {recipe.updates:,}"
+        _say(console, f"twin-{kind} {rest}.")
+    finished = train_twin(kind, run, recipe, report=lambda entry: _say(console, _line(kind, entry, recipe.updates, ignoring)))
+    log = finished.standing.log
+    if not twin.exists():
+        write_twin(twin, kind, recipe, finished.model, log, threads=finished.standing.threads)
+    scores = _scores(log[-1], ignoring) or ["none"]
+    return [f"twin-{kind}", f"{recipe.updates:,}", f"{log[0]['loss']:.3f}", f"{log[-1]['loss']:.3f}", "\n".join(scores)]
+
+
+def _line(kind: str, entry: dict[str, Any], updates: int, ignoring: dict[str, float]) -> str:
+    said = [f"loss {entry['loss']:.3f}", *_scores(entry, ignoring)]
+    return f"twin-{kind} {entry['update']:,} of {updates:,}, stage {entry['stage']!r}: {', '.join(said)}"
+
+
+def _scores(entry: dict[str, Any], ignoring: dict[str, float]) -> list[str]:
+    """Each score of an entry of the log, with what ignoring the person would score."""
+    return [f"{name} {100 * entry[name]:.0f} % ({100 * share:.0f} %)" for name, share in ignoring.items() if name in entry]
+
+
+def _threads(count: int) -> str:
+    return f"torch runs {count} thread{'' if count == 1 else 's'} (OMP_NUM_THREADS sets how many; the bundled twins were trained with 1)"
+
+
+def _say(console: Console, sentence: str) -> None:
+    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
