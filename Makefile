@@ -7,7 +7,7 @@ READY := .venv/.ready
 
 setup: $(READY)  ## install floatlens into .venv
 
-demo: $(READY)  ## tap two small models and print what was seen
+demo: $(READY)  ## the claims of two papers, checked on the bundled twins; writes floatlens-demo/
 	$(BIN)/floatlens demo
 
 test: lint  ## ruff, pyright, pytest with doctests
