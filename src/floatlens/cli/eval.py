@@ -1,0 +1,199 @@
+"""`floatlens eval`: ask models questions under several conditions, and say what came out."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+
+from floatlens.errors import Refusal
+
+if TYPE_CHECKING:
+    from floatlens.models.language_model import LanguageModel
+    from floatlens.tasks.conditions import Condition
+    from floatlens.tasks.registry import Task
+
+
+def evaluate(
+    model: list[str] = typer.Option(
+        ..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name; may be given several times."
+    ),
+    task: str = typer.Option(
+        "world", "--task", "-t", help="world, world-closed, world-two-hop, world-description, or a format that --data is read as."
+    ),
+    data: str = typer.Option(None, "--data", "-d", help="The file with the questions; the world needs none."),
+    context: list[str] = typer.Option(
+        [],
+        "--context",
+        "-c",
+        help="closed-book, gold, retrieved:5, noise:.4, position:3/10, layout:far, conflict, masks:64; several times.",
+    ),
+    levels: str = typer.Option(None, help="Levels of a context that is named without one: --context noise --levels 0,.2,.4"),
+    passages: int = typer.Option(None, min=1, help="Passages in all, for noise, layout and conflict; 5 by default."),
+    intervention: list[str] = typer.Option(
+        [], "--intervention", help="What the model may not look at, e.g. mask-anchors:1; each runs with its controls in every --context."
+    ),
+    controls: bool = typer.Option(True, help="Run the random controls of each intervention."),
+    likelihood: bool = typer.Option(True, help="Also take the log-likelihood of the answers (not defined for block-diffusion models)."),
+    samples: int = typer.Option(100, "--samples", "-n", min=1, help="How many questions, at most."),
+    leave_out: bool = typer.Option(
+        False, "--leave-out", help="Leave out questions that lack what a context needs, instead of refusing; how many is said."
+    ),
+    gen_length: int = typer.Option(None, min=1, help="Tokens to write; the task's own by default."),
+    steps: int = typer.Option(None, min=1, help="Denoising steps, at most; one a token by default."),
+    batch_size: int = typer.Option(8, min=1, help="Prompts that run together; changes the speed, never the tokens."),
+    seed: int = typer.Option(0, min=0, help="What questions of the world, random controls and mask sets are drawn from."),
+    into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, traces."),
+    trace: int = typer.Option(0, min=0, help="Also record traces of the first questions, in every --context."),
+    raw: bool = typer.Option(False, help="Leave the chat template out."),
+    dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
+    device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
+    trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
+) -> None:
+    """Ask questions with and without passages: noise, position, layout, conflict, interventions with their controls. Closed-book and gold-only always run beside them.
+
+    Examples:
+
+      floatlens eval -m twin-mdm -m twin-arm --context noise --levels 0,.2,.4,.6,.8 --into noise
+
+      floatlens eval -m twin-mdm --context position:1/6 --intervention mask-anchors:1 --samples 50 --into masked
+
+      floatlens eval -m smollm2-135m --task lost-in-the-middle --data nq-open-oracle.jsonl.gz --context position --levels 1/10,5/10,10/10 --into nq
+    """
+    import polars as pl
+
+    from floatlens.models.loading import load
+    from floatlens.report.evaluation_tables import print_evaluation
+    from floatlens.tasks.conditions import complete, condition_of, plan
+    from floatlens.tasks.evaluation import evaluate as ask
+    from floatlens.tasks.outcomes import as_table, summarise
+    from floatlens.tasks.registry import load_task
+
+    console = Console()
+    refuse_taken_folder(into)
+    if len({Path(name).name for name in model}) < len(model):
+        raise Refusal(
+            f"Two of the models {', '.join(model)} have one name, by which rows and traces are told apart. Name each once, or copy one."
+        )
+    asked = [condition_of(text) for text in context_texts(context, levels, passages)]
+    chosen = load_task(task, data, conditions=asked, count=samples, seed=seed)
+    if leave_out:
+        kept, without = complete(chosen.samples, asked)
+        if not kept:
+            raise Refusal(f"No question has what these contexts need: {next(iter(without.values()))}")
+        chosen = replace(chosen, samples=tuple(kept))
+        if without:
+            console.print(
+                f"Left out {len(without)} questions, such as: {next(iter(without.values()))}", highlight=False, markup=False, soft_wrap=True
+            )
+    planned = plan(chosen.samples, asked, intervention, controls=controls)  # before anything heavy
+    said = f"{len(chosen.samples)} questions under {len(planned)} conditions for {len(model)} model{'s' * (len(model) != 1)}."
+    console.print(said, highlight=False)
+    length, chat = gen_length or chosen.gen_length, False if raw else None
+    with folder_when_done(into) as folder:
+        tables, traced = [], []
+        for name in model:
+            lm = load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+            tables.append(
+                ask(
+                    lm,
+                    chosen.samples,
+                    asked,
+                    interventions=intervention,
+                    controls=controls,
+                    wording=chosen.wording,
+                    scorer=chosen.scorer,
+                    shortcut=chosen.shortcut,
+                    gen_length=length,
+                    steps=steps,
+                    batch_size=batch_size,
+                    seed=seed,
+                    likelihood=likelihood,
+                    chat=chat,
+                )
+            )
+            if trace:
+                conditions = asked or [one for one in planned if one.intervention is None]
+                traced += record(lm, chosen, conditions, trace, folder, length, steps, seed, chat)
+        table = pl.concat(tables)
+        summary = summarise(table)
+        table.write_parquet(folder / "results.parquet")
+        as_table(summary).write_csv(folder / "summary.csv")
+        if traced:
+            pl.DataFrame(traced).write_csv(folder / "traces.csv")
+    print_evaluation(console, table, summary)
+    what = "results.parquet, summary.csv and traces" if trace else "results.parquet and summary.csv"
+    console.print(f"Wrote {what} to {into}.", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def folder_when_done(into: Path) -> Iterator[Path]:
+    """A folder that gets its name once everything in it is written; what fails leaves nothing behind."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{into.name}-", dir=into.parent))
+    try:
+        yield unfinished
+        unfinished.chmod(0o755)
+        unfinished.replace(into)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def refuse_taken_folder(folder: Path) -> None:
+    """Refuse a folder in which something lies already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Refusal(f"There is something at {folder} already, and nothing is replaced. Choose another folder for --into.")
+
+
+def context_texts(contexts: Sequence[str], levels: str | None, passages: int | None) -> list[str]:
+    """Contexts as text, one for each level of those that are named without one."""
+    takes_levels = ("noise", "position", "layout", "retrieved", "masks")
+    bare = [text for text in contexts if text in takes_levels]
+    if levels is not None and len(bare) != 1:
+        raise Refusal("--levels are those of one --context that is named without any: noise, position, layout, retrieved or masks.")
+    if bare and levels is None:
+        raise Refusal(f"--context {bare[0]} needs levels: --levels, or {bare[0]}:LEVEL.")
+    texts = []
+    for text in contexts:
+        own = [f"{text}:{level.strip()}" for level in (levels or "").split(",")] if text in takes_levels else [text]
+        varied = text.partition(":")[0] in ("noise", "layout", "conflict") and "passages=" not in text
+        texts += [f"{one},passages={passages}" for one in own] if varied and passages is not None else own
+    return texts
+
+
+def record(
+    lm: "LanguageModel",
+    task: "Task",
+    conditions: "Sequence[Condition]",
+    count: int,
+    into: Path,
+    gen_length: int,
+    steps: int | None,
+    seed: int,
+    chat: bool | None,
+) -> list[dict[str, Any]]:
+    """Record the first samples under each condition, one trace a condition, and say which is which."""
+    from floatlens.tasks.contexts import arrange, holds_evidence
+    from floatlens.tasks.wording import fit
+
+    rows = []
+    for condition in conditions:
+        length = condition.masks or gen_length
+        first = task.samples[:count]
+        fitted = [fit(lm, sample, arrange(sample, condition.context), task.wording, length, chat) for sample in first]
+        name = "".join(letter if letter.isalnum() or letter in ".-=" else "-" for letter in condition.text)
+        path = Path("traces") / Path(lm.name).name / f"{name}.zarr"
+        taken = None if steps is None or lm.sampler == "autoregressive" else min(steps, length)
+        (into / path).parent.mkdir(parents=True, exist_ok=True)
+        lm.trace([one.prompt for one in fitted], gen_length=length, steps=taken, seed=seed, chat=chat, path=into / path)
+        for number, (sample, one) in enumerate(zip(first, fitted, strict=True)):
+            gold = " ".join(f"doc_{slot}" for slot, passage in enumerate(one.passages, start=1) if holds_evidence(sample, passage))
+            about = {"model": lm.name, "context": condition.text, "sample": sample.id, "gold": gold}
+            rows.append({"trace": path.as_posix(), "number": number, **about})
+    return rows

@@ -1,0 +1,241 @@
+"""Under which conditions a question is asked: a context, how many tokens are to be written, an intervention or one of its controls.
+
+As text a condition is its context, with `masks=` where the number of trailing masks is part of the experiment: `gold,masks=64`. `masks:64` is short for that: gold passages
+and 64 masks to write. (An autoregressive model has no masks; for it the number is only how far it may write.)
+
+Decided here: closed-book and gold-only always run beside what is asked for, unedited, as the brackets of everything else; gold-only is left out only where no
+sample names a gold passage. An intervention acts in every context that was asked for, and comes with its controls: random other keys, as many and as much, or
+random other heads. Each unedited context runs as well, since damage is what it loses.
+
+Refused: contexts and numbers that do not exist, with the list of what does; gold for some samples and not for others; interventions without a context; plain functions and controls by themselves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from floatlens.errors import Refusal
+from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys
+from floatlens.interventions.wording import from_text, to_text
+from floatlens.tasks.contexts import PASSAGES, ClosedBook, Conflict, Context, GoldOnly, Layout, Noise, Position, Retrieved, arrange
+from floatlens.tasks.samples import Sample
+
+CONTEXTS = (
+    "closed-book",
+    "gold",
+    "retrieved:COUNT",
+    "noise:SHARE",
+    "position:SLOT/PASSAGES",
+    "layout:one|adjacent|far",
+    "conflict",
+    "masks:COUNT",
+)
+"""The contexts as text; noise, layout and conflict also take `,passages=COUNT`, and all of them `,masks=COUNT`."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A context, with what else is varied. `masks` is how many tokens are to be written, where that is not the run's `gen_length`; `control` names the control of an intervention.
+
+    Examples
+    --------
+    >>> Condition(GoldOnly(), masks=64).text, Condition(Noise(0.4)).text
+    ('gold,masks=64', 'noise:0.4')
+    """
+
+    context: Context
+    masks: int | None = None
+    intervention: Intervention | None = None
+    control: str = ""
+
+    def __post_init__(self) -> None:
+        if self.masks is not None and self.masks < 1:
+            raise Refusal(f"masks={self.masks}: at least one token must be written.")
+
+    @property
+    def text(self) -> str:
+        """The context as text, with the number of masks where that is varied."""
+        return self.context.text if self.masks is None else f"{self.context.text},masks={self.masks}"
+
+    @property
+    def kind(self) -> str:
+        """What is varied: the kind of context, or "masks"."""
+        return self.context.kind if self.masks is None else "masks"
+
+    @property
+    def level(self) -> float | None:
+        """The number that is varied, where there is one."""
+        return self.context.level if self.masks is None else float(self.masks)
+
+    @property
+    def acting(self) -> Intervention | None:
+        """What acts on the model: the intervention, or its control."""
+        if self.intervention is None or not self.control:
+            return self.intervention
+        return dict(controls_of(self.intervention))[self.control]
+
+    @property
+    def name(self) -> str:
+        """The condition in words, for messages."""
+        return self.text if self.acting is None else f"{self.text} under {to_text(self.acting)}"
+
+
+def condition_of(given: "str | Context | Condition") -> Condition:
+    """A condition from its text, or from a context.
+
+    Examples
+    --------
+    >>> condition_of("position:3/10").context
+    Position(slot=3, passages=10)
+    >>> condition_of("noise:.4,passages=10,masks=8")
+    Condition(context=Noise(share=0.4, passages=10), masks=8, intervention=None, control='')
+    >>> condition_of("noise:lots")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: 'noise:lots': 'lots' is no number.
+    """
+    if isinstance(given, Condition):
+        return given
+    if isinstance(given, Context):
+        return Condition(given)
+    head, *named = (part.strip() for part in given.split(","))
+    kind, _, value = (part.strip() for part in head.partition(":"))
+    options = {name.strip(): _whole(number, given) for name, _, number in (part.partition("=") for part in named)}
+    masks = options.pop("masks", None)
+    if kind == "masks":
+        kind, value, masks = "gold", "", _whole(value, given) if masks is None else masks
+    context = _context(kind, value, options.pop("passages", None), given)
+    if options:
+        raise Refusal(f"{given!r}: there is no {next(iter(options))!r}; a context takes passages= and masks=.")
+    return Condition(context, masks)
+
+
+def controls_of(intervention: Intervention) -> list[tuple[str, Intervention]]:
+    """The controls of an intervention, by name. One that picks nothing has none.
+
+    Examples
+    --------
+    >>> from floatlens.interventions import MaskAnchors
+    >>> [name for name, _ in controls_of(MaskAnchors(5))]
+    ['count', 'mass']
+    """
+    if isinstance(intervention, KeyPicker):
+        return [(equal, RandomKeys(intervention, equal=equal)) for equal in ("count", "mass")]
+    if isinstance(intervention, MaskHeads):
+        return [("heads", RandomHeads(intervention))]
+    return []
+
+
+def plan(
+    samples: Sequence[Sample],
+    contexts: "Sequence[str | Context | Condition]",
+    interventions: Sequence[str | Intervention] = (),
+    *,
+    controls: bool = True,
+    brackets: bool = True,
+) -> list[Condition]:
+    """Every condition to run, the brackets first, none twice.
+
+    Examples
+    --------
+    >>> sample = Sample("a", "Where?", ("Oslo",))
+    >>> [condition.name for condition in plan([sample], ["closed-book"], ["mask-anchors:1"], controls=False)]
+    ['closed-book', 'closed-book under mask-anchors:1']
+    """
+    asked = [condition_of(context) for context in contexts]
+    edits = [_intervention(one) for one in interventions]
+    if edits and not asked:
+        raise Refusal("Interventions act in the contexts that are asked for, and none is. Name one, such as gold.")
+    if any(condition.intervention is not None for condition in asked):
+        raise Refusal(
+            "A context that is asked for holds an intervention already; give it as interventions=[...], so that its controls run too."
+        )
+    planned = [Condition(bracket) for bracket in _brackets(samples)] if brackets else []
+    for condition in asked:
+        planned.append(condition)
+        for edit in edits:
+            names = ["", *(name for name, _ in controls_of(edit))] if controls else [""]
+            planned += [replace(condition, intervention=edit, control=name) for name in names]
+    if not planned:
+        raise Refusal("There is no condition to run. Name a context, such as gold.")
+    return list(dict.fromkeys(planned))
+
+
+def complete(samples: Sequence[Sample], contexts: "Sequence[str | Context | Condition]") -> tuple[list[Sample], dict[str, str]]:
+    """The samples that have what every context and bracket needs, and by id why the others do not: to leave those out knowingly, and to say so.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.samples import Passage
+    >>> samples = [Sample(str(number), "Where?", ("Oslo",), (Passage("In Oslo."),) * number, gold=tuple(range(number))) for number in (1, 2)]
+    >>> kept, left_out = complete(samples, ["noise:0,passages=2"])
+    >>> [sample.id for sample in kept], left_out
+    (['2'], {'1': 'noise:0,passages=2 needs 2 gold passages, and sample 1 has 1. Ask for fewer passages, or give it more.'})
+    """
+    asked = [condition_of(context).context for context in contexts]
+    wanted = [GoldOnly(), *asked] if any(sample.gold for sample in samples) else asked
+    kept, left_out = [], {}
+    for sample in samples:
+        try:
+            for context in wanted:
+                arrange(sample, context)
+            kept.append(sample)
+        except Refusal as refusal:
+            left_out[sample.id] = str(refusal)
+    return kept, left_out
+
+
+def _brackets(samples: Sequence[Sample]) -> list[Context]:
+    without = [sample.id for sample in samples if not sample.gold]
+    if without and len(without) < len(samples):
+        raise Refusal(
+            f"Sample {without[0]} names no gold passage and others do, so gold-only could not be compared with the rest. Leave out the samples without."
+        )
+    return [ClosedBook()] if without else [ClosedBook(), GoldOnly()]
+
+
+def _intervention(given: str | Intervention) -> Intervention:
+    intervention = from_text(given) if isinstance(given, str) else given
+    if not isinstance(intervention, Intervention):
+        raise Refusal(f"{given!r} is no intervention of floatlens.interventions, so it has no controls and no text.")
+    if intervention.original is not None:
+        raise Refusal(f"{to_text(intervention)} is a control; name what it is the control of, and both its controls run beside it.")
+    return intervention
+
+
+def _context(kind: str, value: str, passages: int | None, text: str) -> Context:
+    if kind in ("closed-book", "gold", "retrieved", "position") and passages is not None:
+        raise Refusal(f"{text!r}: {kind} takes no passages=.")
+    if (kind in ("closed-book", "gold", "conflict")) == bool(value):
+        form = next((form for form in CONTEXTS if form.partition(":")[0] == kind), None)
+        if form is not None:
+            raise Refusal(f"{text!r} is not how {kind} is written: {form}.")
+    several = PASSAGES if passages is None else passages
+    match kind:
+        case "closed-book":
+            return ClosedBook()
+        case "gold":
+            return GoldOnly()
+        case "retrieved":
+            return Retrieved(_whole(value, text))
+        case "noise":
+            return Noise(_number(value, text), several)
+        case "position":
+            slot, _, of = value.partition("/")
+            return Position(_whole(slot, text), _whole(of, text))
+        case "layout":
+            return Layout(value, several)
+        case "conflict":
+            return Conflict(several)
+    raise Refusal(f"There is no context {kind!r}. There are: {', '.join(CONTEXTS)}.")
+
+
+def _whole(value: str, text: str) -> int:
+    if not value.strip().isdecimal():
+        raise Refusal(f"{text!r}: {value.strip()!r} is no whole number.")
+    return int(value)
+
+
+def _number(value: str, text: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise Refusal(f"{text!r}: {value!r} is no number.") from None

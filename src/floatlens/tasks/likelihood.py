@@ -1,0 +1,338 @@
+"""How likely a model finds an answer after a prompt: log p(answer | prompt), in nats, summed over the answer's tokens.
+
+**Autoregressive models**: exact, the sum of the next-token log probabilities. **Masked diffusion models**: the bound that LLaDA is evaluated with. Of an answer of L tokens, l are
+masked, l uniformly from 1 .. L and the set uniformly among those of its size; the mean of L / l times the summed log probabilities of the masked tokens is
+a lower bound of the log-likelihood. Where all 2^L - 1 sets are no more than the draws, each is run once with its weight and the bound is exact (error 0): one-token
+answers are exact. Otherwise l is stratified, two draws a stratum, and the standard error comes from the difference of the two.
+
+The sets that are drawn depend on the seed, the name of the answer (the sample's id) and its number of tokens: the same sample meets the same masks in every condition.
+
+**Under interventions** there is no step before that keys could be chosen from, so they are chosen from the same pass, before the edit: each pass runs twice, first as it is (a
+sample's step 0), then edited (its step 1, in which an intervention limited to other `steps` does nothing). For an autoregressive model the prompt but for its
+last token is read unedited, as it is when the model writes; the row of the prompt's last token runs twice in this way, and then row after row of the answer,
+each with the keys of the row before it. Heads and an extra sink act from the first pass on, as they do in a sample's first step. `removed` is the share of the attention that the edited passes lost. (When a model *writes* under an intervention that
+picks keys, its first step is never edited; a short answer may be over by then. Likelihoods are the more telling outcome for short answers.)
+
+Refused: block-diffusion models and models with their own loop, for which this bound is not defined; answers that no token of theirs begins.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from math import comb
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from floatlens.decoding.canvas import Pass, Run
+from floatlens.errors import Refusal
+from floatlens.interventions.run import AnyIntervention, InterventionRun, as_interventions
+from floatlens.interventions.running import Running
+from floatlens.interventions.watching import intervened_loop
+from floatlens.models.prompts import EncodedPrompt
+
+if TYPE_CHECKING:
+    from floatlens.models.language_model import LanguageModel
+
+DRAWS = 32
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """A log-likelihood in nats (for a masked diffusion model its lower bound), its standard error, of how many tokens, and what interventions removed."""
+
+    value: float
+    error: float
+    tokens: int
+    removed: float | None = None
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt and an answer that goes on from it, in tokens. `name` is what the masks that are drawn depend on; `seed` what random controls depend on."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+    name: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class MaskSet:
+    """Positions of an answer that are masked together, and the weight of their summed log probabilities in the bound."""
+
+    positions: tuple[int, ...]
+    weight: float
+    stratum: int | None = None  # None where all sets are run
+
+
+def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, name: str = "", seed: int = 0) -> Continuation:
+    """An answer in the tokens in which it goes on from a prompt: behind a blank, unless the prompt ends with one.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> from floatlens.models.language_model import LanguageModel
+    >>> from floatlens.tasks.world.tokenizer import make_tokenizer
+    >>> size = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=300)
+    >>> lm = LanguageModel(LlamaForCausalLM(LlamaConfig(**size)), make_tokenizer(), mask_token_id=1)
+    >>> found = continuation(lm, lm.encode("Where does Ada Xu live?"), "Oslo.")
+    >>> lm.tokenizer.decode(found.answer), len(found.prompt)
+    ('Oslo .', 7)
+    """
+    if lm.tokenizer is None:
+        raise Refusal(f"{lm.name} has no tokenizer, so it has no likelihood of an answer in words.")
+    begins = prompt.text if not prompt.text or prompt.text[-1].isspace() else f"{prompt.text} "
+    encoded = lm.tokenizer(begins + answer, add_special_tokens=False, return_offsets_mapping=True)
+    spans = list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
+    tokens = tuple(token for token, (start, stop) in spans if stop > max(start, len(prompt.text)))
+    if not tokens or any(start < len(prompt.text) < stop for _, (start, stop) in spans):
+        raise Refusal(
+            f"The answer {answer!r}{f' of sample {name}' if name else ''} does not begin with a token of its own behind its prompt, so it has no likelihood. Choose another wording."
+        )
+    return Continuation(tuple(prompt.tokens), tokens, name, seed)
+
+
+def mask_sets(length: int, draws: int = DRAWS, *, name: str = "", seed: int = 0) -> list[MaskSet]:
+    """The sets of masked positions for an answer of so many tokens, with their weights.
+
+    Parameters
+    ----------
+    length
+        How many tokens the answer has.
+    draws
+        How many sets to run at most; an even number of at least 4. Where there are no more sets than that, each comes once.
+    name, seed
+        What the draw depends on.
+
+    Examples
+    --------
+    >>> [(one.positions, round(one.weight, 3)) for one in mask_sets(2)]  # l = 1: 2/1 * 1/2 sets * 1/2; l = 2: 2/2 * 1/2
+    [((0,), 0.5), ((1,), 0.5), ((0, 1), 0.5)]
+    >>> len(mask_sets(20)), mask_sets(20, name="a") == mask_sets(20, name="a"), mask_sets(20, name="a") == mask_sets(20, name="b")
+    (32, True, False)
+    """
+    if draws < 4 or draws % 2:
+        raise Refusal(f"draws={draws}: an even number of at least 4 is needed, two for each stratum.")
+    if 2**length - 1 <= draws:
+        return [
+            MaskSet(positions, 1 / (masked * comb(length, masked)))
+            for masked in range(1, length + 1)
+            for positions in combinations(range(length), masked)
+        ]
+    random = Random(f"masks of {name}, {length} tokens, seed {seed}")
+    strata = draws // 2
+    drawn = []
+    for stratum in range(strata):
+        for _ in range(2):
+            masked = 1 + int(length * (stratum + random.random()) / strata)
+            drawn.append(MaskSet(tuple(sorted(random.sample(range(length), masked))), length / masked / draws, stratum))
+    return drawn
+
+
+def log_likelihoods(
+    lm: "LanguageModel",
+    continuations: Sequence[Continuation],
+    *,
+    intervention: AnyIntervention | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+    batch_size: int = 8,
+) -> list[Likelihood]:
+    """The log-likelihood of each answer after its prompt.
+
+    Parameters
+    ----------
+    lm
+        An autoregressive or a masked diffusion model.
+    continuations
+        From `continuation`.
+    intervention
+        What the model may not look at.
+    draws, seed
+        As for `mask_sets`.
+    batch_size
+        How many texts run together; it changes the speed alone.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> from floatlens.models.language_model import LanguageModel
+    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=64)
+    >>> module = LlamaForCausalLM(config).eval()
+    >>> with torch.no_grad():
+    ...     _ = module.lm_head.weight.zero_()  # every token alike
+    >>> even = LanguageModel(module, mask_token_id=63)
+    >>> found = log_likelihoods(even, [Continuation((1, 2, 3), (4, 5))])[0]
+    >>> round(found.value, 3), found.error, found.tokens  # 2 log(1/64)
+    (-8.318, 0.0, 2)
+    """
+    refuse_without_likelihood(lm)
+    under = None if intervention is None else InterventionRun(as_interventions(intervention))
+    if lm.sampler == "autoregressive":
+        exact: dict[int, Likelihood] = {}
+        for batch in _of_one_length(continuations, batch_size):
+            exact |= zip(batch, _exact(lm, [continuations[number] for number in batch], under), strict=True)
+        return [exact[number] for number in range(len(continuations))]
+    sets = [mask_sets(len(one.answer), draws, name=one.name, seed=seed) for one in continuations]
+    texts = [(number, chosen) for number, of_one in enumerate(sets) for chosen in of_one]
+    sums: list[list[float]] = [[] for _ in continuations]
+    removed: list[list[float]] = [[] for _ in continuations]
+    for first in range(0, len(texts), batch_size):
+        batch = texts[first : first + batch_size]
+        found = _masked(lm, [(continuations[number], chosen) for number, chosen in batch], under)
+        for (number, _), (log_probability, share) in zip(batch, found, strict=True):
+            sums[number].append(log_probability)
+            removed[number].append(share)
+    return [
+        Likelihood(*_bound(chosen, of_one), len(one.answer), None if under is None else float(np.mean(shares)))
+        for one, chosen, of_one, shares in zip(continuations, sets, sums, removed, strict=True)
+    ]
+
+
+def refuse_without_likelihood(lm: "LanguageModel") -> None:
+    """Refuse models that have neither a next-token probability nor this bound.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from floatlens.models.language_model import LanguageModel
+    >>> refuse_without_likelihood(LanguageModel(nn.Identity(), family="sdar", sampler="sdar", name="blocks"))
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: blocks writes by blocks or by a loop of its own (sdar), and the bound of masked diffusion is not defined for it. Leave likelihood out.
+    """
+    if lm.sampler not in ("autoregressive", "llada", "dream"):
+        raise Refusal(
+            f"{lm.name} writes by blocks or by a loop of its own ({lm.family}), and the bound of masked diffusion is not defined for it. Leave likelihood out."
+        )
+
+
+def _bound(chosen: Sequence[MaskSet], log_probabilities: Sequence[float]) -> tuple[float, float]:
+    """The bound and its standard error."""
+    value = sum(one.weight * found for one, found in zip(chosen, log_probabilities, strict=True))
+    if chosen[0].stratum is None:
+        return value, 0.0
+    weighted = np.array([one.weight * found * len(chosen) for one, found in zip(chosen, log_probabilities, strict=True)]).reshape(-1, 2)
+    # the mean of a stratum's two draws varies by half of what one draw does, which is half of their squared difference
+    return value, float(np.sqrt(((weighted[:, 0] - weighted[:, 1]) ** 2 / 4).sum()) / len(weighted))
+
+
+def _masked(lm: "LanguageModel", batch: Sequence[tuple[Continuation, MaskSet]], under: InterventionRun | None) -> list[tuple[float, float]]:
+    """For each text, the summed log probability of its masked tokens, and the share of attention that was removed (NaN without interventions)."""
+    mask = lm.mask_token_id
+    if mask is None:
+        raise Refusal(f"{lm.name} has no mask token, so an answer cannot be masked.")
+    texts, places = [], []
+    for one, chosen in batch:
+        hidden = [mask if at in chosen.positions else token for at, token in enumerate(one.answer)]
+        texts.append([*one.prompt, *hidden, *lm.suffix])
+        places.append([len(one.prompt) + at for at in chosen.positions])
+    tokens, real = _padded(texts, lm.device)
+    masked = torch.zeros_like(real)
+    for row, positions in enumerate(places):
+        masked[row, positions] = True
+    wanted = sorted({lm.predicting_row(position) for positions in places for position in positions})
+    asked = Pass(list(range(len(batch))), tokens, real, masked, torch.tensor(wanted, device=lm.device))
+    running = None if under is None else under.start([one.seed for one, _ in batch])
+    with _passes(lm, running) as run:
+        logits = run(asked)
+        if running is not None:
+            running.finish_samples(asked.samples)
+            logits = run(asked)  # with what the first pass showed
+            running.finish_samples(asked.samples)
+    found = []
+    for row, (one, chosen) in enumerate(batch):
+        rows = [wanted.index(lm.predicting_row(position)) for position in places[row]]
+        targets = [one.answer[at] for at in chosen.positions]
+        found.append((_summed(logits[row, rows], targets), _removed(running, row)))
+    return found
+
+
+def _exact(lm: "LanguageModel", batch: Sequence[Continuation], under: InterventionRun | None) -> list[Likelihood]:
+    """Next-token log probabilities of one batch, summed."""
+    if any(not one.prompt for one in batch):
+        raise Refusal("An answer's likelihood needs a prompt of at least one token for an autoregressive model.")
+    if under is None:
+        tokens, real = _padded([[*one.prompt, *one.answer[:-1]] for one in batch], lm.device)
+        first = min(len(one.prompt) for one in batch) - 1
+        wanted = torch.arange(first, tokens.shape[1], device=lm.device)
+        logits = lm.run_pass(Pass(list(range(len(batch))), tokens, real, torch.zeros_like(real), wanted))
+        starts = [len(one.prompt) - 1 - first for one in batch]
+        shares: list[float | None] = [None] * len(batch)
+    else:
+        running = under.start([one.seed for one in batch], last_row_only=True)
+        with intervened_loop(lm, running) as run:
+            logits = _teacher_forced(lm, batch, run, running)
+        starts = [0] * len(batch)
+        shares = [_removed(running, row) for row in range(len(batch))]
+    return [
+        Likelihood(_summed(logits[row, start : start + len(one.answer)], one.answer), 0.0, len(one.answer), share)
+        for row, (one, start, share) in enumerate(zip(batch, starts, shares, strict=True))
+    ]
+
+
+def _teacher_forced(lm: "LanguageModel", batch: Sequence[Continuation], run: Run, running: Running) -> Tensor:
+    """Logits of the prompts' last rows and the answers', each edited; the prompts before them are read as they are, padded on the left."""
+    samples = list(range(len(batch)))
+    read, real = _padded([one.prompt[:-1] for one in batch], lm.device, left=True)
+    offset = (~real).sum(-1).tolist()
+    cache = lm.new_cache()
+    if real.shape[1]:
+        last = read.new_tensor([real.shape[1] - 1])
+        run(Pass(samples, read, real, torch.zeros_like(real), last, offset=offset, cache=cache, is_step=False))
+
+    def step(row: Sequence[int], cache: Any) -> Tensor:
+        tokens, there = _padded([[token] for token in row], lm.device)
+        begun = {"past": real.shape[1], "past_real": real if real.shape[1] else None, "offset": offset, "cache": cache}
+        logits = run(Pass(samples, tokens, there, torch.zeros_like(there), None, **begun))
+        running.finish_samples(samples)
+        return logits
+
+    step([one.prompt[-1] for one in batch], deepcopy(cache))  # to choose from
+    rows = []
+    for row in zip(*([one.prompt[-1], *one.answer[:-1]] for one in batch), strict=True):
+        rows.append(step(row, cache))
+        real = torch.nn.functional.pad(real, (0, 1), value=True)
+    return torch.cat(rows, dim=1)
+
+
+def _of_one_length(continuations: Sequence[Continuation], batch_size: int) -> Iterator[list[int]]:
+    """Batches of answers of one length, which can be read row by row together."""
+    order = sorted(range(len(continuations)), key=lambda number: len(continuations[number].answer))
+    for _, alike in groupby(order, key=lambda number: len(continuations[number].answer)):
+        numbers = list(alike)
+        yield from (numbers[first : first + batch_size] for first in range(0, len(numbers), batch_size))
+
+
+@contextmanager
+def _passes(lm: "LanguageModel", running: Running | None) -> Iterator[Run]:
+    with nullcontext(lm.run_pass) if running is None else intervened_loop(lm, running) as run:
+        yield run
+
+
+def _padded(texts: Sequence[Sequence[int]], device: torch.device, *, left: bool = False) -> tuple[Tensor, Tensor]:
+    """Texts as one tensor (sample, position), and which of it exists."""
+    longest = max(map(len, texts))
+    tokens = torch.zeros(len(texts), longest, dtype=torch.long)
+    real = torch.zeros_like(tokens, dtype=torch.bool)
+    for row, text in enumerate(texts):
+        place = slice(longest - len(text), longest) if left else slice(0, len(text))
+        tokens[row, place] = torch.tensor(list(text), dtype=torch.long)
+        real[row, place] = True
+    return tokens.to(device), real.to(device)
+
+
+def _summed(logits: Tensor, targets: Sequence[int]) -> float:
+    """The summed log probability of one target a row, in float64."""
+    rows = logits.double().log_softmax(-1)
+    return float(rows.gather(-1, torch.tensor(list(targets), device=rows.device)[:, None]).sum())
+
+
+def _removed(running: Running | None, sample: int) -> float:
+    """The share of the attention that the edited passes lost, over layers and heads; the first pass was only looked at."""
+    return float("nan") if running is None else float(np.nanmean([step["removed"][1] for step in running.reports[sample][1:]]))

@@ -1,0 +1,164 @@
+"""One prompt for all models: how a question and its passages become text, and what is left out where a model cannot read it all.
+
+A `Wording` is a frozen set of patterns; `put` fills them and marks each passage (`doc_1`, ...) and the question (`query`) by their characters. A model's own chat
+template comes around the whole when `lm.encode` makes tokens of it, so the prompts of two models differ in template tokens alone.
+
+Decided here: a prompt that is too long for a model loses whole passages, the last distractors first, then conflicting passages, then the last gold ones: gold
+never goes while a distractor is left. What was cut is said. Refused: a question that does not fit by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floatlens.errors import Refusal
+from floatlens.models.prompts import EncodedPrompt, Prompt
+from floatlens.tasks.contexts import holds_evidence
+from floatlens.tasks.samples import Passage, Sample
+
+if TYPE_CHECKING:
+    from floatlens.models.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a prompt reads. Patterns name what they hold: `{number}`, `{title}` and `{text}` of a passage, `{question}`, `{answer}`.
+
+    Examples
+    --------
+    >>> terse = Wording(passage="{text}\\n", untitled="{text}\\n", question="Q: {question} A:")
+    >>> put(Sample("a", "Where?", ("Oslo",)), [Passage("In Oslo.")], terse).text
+    'In Oslo.\\nQ: Where? A:'
+    """
+
+    with_passages: str = ""  # what comes first
+    without_passages: str = ""  # what comes first where there are none
+    passage: str = "[{number}] {title}: {text}\n"
+    untitled: str = "[{number}] {text}\n"
+    question: str = "{question}"
+    answer: str = "{answer}"  # as a text that goes on from the prompt has it, for its likelihood
+
+
+QA_WORDING = Wording(
+    with_passages="Answer the question in a few words, using these passages.\n\n",
+    without_passages="Answer the question in a few words.\n\n",
+    question="\nQuestion: {question}\nAnswer:",
+)
+"""The default for question answering: a short instruction, numbered passages with their titles, the question."""
+
+NUMBER_WORDING = Wording(
+    with_passages="Solve the problem step by step, using these passages, and end with the final number.\n\n",
+    without_passages="Solve the problem step by step, and end with the final number.\n\n",
+    question="Problem: {question}\nSolution:",
+)
+"""For word problems, whose final number counts."""
+
+WORLD_WORDING = Wording(passage="{text}\n", untitled="{text}\n", answer="{answer}.")
+"""What the twins were trained on: passages, a line each, and the bare question, answered by a word and a full stop."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A prompt that fits: with its tokens, the passages that are in it, and how many were cut."""
+
+    prompt: Prompt
+    encoded: EncodedPrompt
+    passages: tuple[Passage, ...]
+    passages_cut: int = 0
+    gold_cut: int = 0
+
+
+def put(sample: Sample, passages: Sequence[Passage], wording: Wording = QA_WORDING) -> Prompt:
+    """The prompt, with the spans of its passages and of the question.
+
+    Examples
+    --------
+    >>> prompt = put(Sample("a", "Where does Marta live?", ("Oslo",)), [Passage("Marta lives in Oslo.", title="Marta")])
+    >>> print(prompt.text)
+    Answer the question in a few words, using these passages.
+    <BLANKLINE>
+    [1] Marta: Marta lives in Oslo.
+    <BLANKLINE>
+    Question: Where does Marta live?
+    Answer:
+    >>> [prompt.text[slice(*prompt.regions[name])] for name in ("doc_1", "query")]
+    ['[1] Marta: Marta lives in Oslo.', 'Where does Marta live?']
+    """
+    text = wording.with_passages if passages else wording.without_passages
+    regions = {}
+    for number, passage in enumerate(passages, start=1):
+        pattern = wording.passage if passage.title else wording.untitled
+        written = pattern.format(number=number, title=passage.title, text=passage.text)
+        regions[f"doc_{number}"] = (len(text), len(text) + len(written.rstrip()))
+        text += written
+    before, _, after = wording.question.partition("{question}")
+    text += before
+    regions["query"] = (len(text), len(text) + len(sample.question))
+    return Prompt(text + sample.question + after, regions)
+
+
+def fit(
+    lm: "LanguageModel", sample: Sample, passages: Sequence[Passage], wording: Wording, gen_length: int, chat: bool | None = None
+) -> Fitted:
+    """The prompt for a model, without the passages for which it has no room.
+
+    Parameters
+    ----------
+    lm
+        The model that will read it.
+    sample, passages, wording
+        As for `put`.
+    gen_length
+        How many tokens must have room behind it.
+    chat
+        Whether it goes through the chat template; by default where there is one.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> from floatlens.models.language_model import LanguageModel
+    >>> from floatlens.tasks.world.tokenizer import make_tokenizer
+    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=16)
+    >>> lm = LanguageModel(LlamaForCausalLM(config), make_tokenizer(), name="short")
+    >>> sample = Sample("a", "Where does Ada Xu live?", ("Oslo",), (Passage("Ada Xu lives in Oslo."), Passage("Ben Xu lives in Rome.")), gold=(0,))
+    >>> found = fit(lm, sample, sample.passages, WORLD_WORDING, gen_length=2)
+    >>> found.passages_cut, found.gold_cut, found.prompt.text
+    (1, 0, 'Ada Xu lives in Oslo.\\nWhere does Ada Xu live?')
+    """
+    room = context_length(lm)
+    kept, gold_cut = list(passages), 0
+    while True:
+        prompt = put(sample, kept, wording)
+        encoded = lm.encode(prompt, chat=chat)
+        length = len(encoded.tokens) + gen_length + len(lm.suffix)
+        if room is None or length <= room:
+            return Fitted(prompt, encoded, tuple(kept), len(passages) - len(kept), gold_cut)
+        if not kept:
+            raise Refusal(
+                f"The question of sample {sample.id} has {len(encoded.tokens)} tokens without any passage; with {gen_length} to write that is more than the {room} that {lm.name} was made for."
+            )
+        slot = _least_needed(sample, kept)
+        gold_cut += holds_evidence(sample, kept[slot])
+        del kept[slot]
+
+
+def context_length(lm: "LanguageModel") -> int | None:
+    """How many tokens a model was made for; None where its config does not say.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> from floatlens.models.language_model import LanguageModel
+    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=16)
+    >>> context_length(LanguageModel(LlamaForCausalLM(config)))
+    16
+    """
+    limit = getattr(lm.config, "max_position_embeddings", None)
+    if isinstance(limit, int) and "roberta" in str(getattr(lm.config, "model_type", "")):
+        limit -= lm.config.pad_token_id + 1  # its positions begin behind the padding token's
+    return limit if isinstance(limit, int) else None
+
+
+def _least_needed(sample: Sample, passages: Sequence[Passage]) -> int:
+    """The slot of the passage to cut first: a distractor before a conflicting passage before gold, the last of its kind."""
+    return max(range(len(passages)), key=lambda slot: (not holds_evidence(sample, passages[slot]), not passages[slot].conflicting, slot))

@@ -1,0 +1,160 @@
+"""`floatlens eval` as a newcomer uses it, on tiny models that read the world's words."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import floatlens as fl
+from floatlens.tasks.evaluation import SCHEMA
+from floatlens.tasks.world import make_tokenizer, vocabulary
+
+Ran = tuple[int, str, str]
+MASK, END = (vocabulary().index(word) for word in ("[MASK]", "[EOS]"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tiny models, and a file of questions."""
+    folder = tmp_path_factory.mktemp("eval")
+    hows: dict[str, dict[str, Any]] = {
+        "tiny-arm": {"family": "autoregressive", "sampler": "autoregressive", "row_offset": 1},
+        "tiny-mdm": {"family": "llada", "sampler": "llada", "mask_token_id": MASK},
+    }
+    for name, how in hows.items():
+        torch.manual_seed(1)
+        size: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = LlamaConfig(**size, vocab_size=len(vocabulary()), initializer_range=0.2, pad_token_id=0)
+        config.is_causal = name == "tiny-arm"
+        fl.LanguageModel(LlamaForCausalLM(config).eval(), make_tokenizer(), end_tokens=(END,), name=name, **how).save(folder / name)
+    questions = [
+        {
+            "id": f"q-{number}",
+            "question": "Where does Ada Xu live?",
+            "answers": ["Oslo"],
+            "passages": ["Ada Xu lives in Oslo."],
+            "gold": [0],
+        }
+        for number in range(3)
+    ]
+    (folder / "mine.jsonl").write_text("\n".join(json.dumps(question) for question in questions))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.chdir(folder)
+
+
+def test_two_models_one_table_with_brackets_controls_and_traces(floatlens: Callable[..., Ran], folder: Path) -> None:
+    words = ["eval", "-m", "tiny-mdm", "-m", "tiny-arm", "--context", "noise", "--levels", "0,.5", "--passages", 2, "--samples", 3]
+    code, said, error = floatlens(*words, "--intervention", "mask-anchors:1", "--trace", 2, "--into", "out")
+    assert code == 0, error
+    table = pl.read_parquet("out/results.parquet")
+    assert dict(table.schema) == SCHEMA
+    assert len(table) == 2 * 3 * (2 + 2 * 4)
+    assert table["context"].unique(maintain_order=True).to_list() == ["closed-book", "gold", "noise:0,passages=2", "noise:0.5,passages=2"]
+    assert {"closed-book *", "gold *", "mask-anchors:1", "control: as many keys", "control: as much attention"} <= {
+        line.split("  ")[0].strip() for line in (line.strip() for line in said.splitlines())
+    }
+    assert "shortcut" in said
+    assert "No passage was cut." in said
+    summary = list(csv.DictReader(Path("out/summary.csv").read_text().splitlines()))
+    means = {
+        (row["model"], row["context"], row["intervention"], row["control"]): row
+        for row in summary
+        if row["quantity"] == "mean" and row["outcome"] == "log_likelihood"
+    }
+    for (model, context, intervention, control), rows in table.group_by("model", "context", "intervention", "control"):
+        row = means[str(model), str(context), str(intervention), str(control)]
+        assert float(row["estimate"]) == pytest.approx(float(rows["log_likelihood"].mean()))  # type: ignore[arg-type]  # a mean of floats is one
+    assert {row["quantity"] for row in summary} >= {"gain", "damage", "damage per removed", "damage beyond control", "interaction", "slope"}
+    traced = pl.read_csv("out/traces.csv")
+    assert len(traced) == 2 * 2 * 2
+    for row in traced.iter_rows(named=True):
+        prompt = fl.open_trace(folder / "out" / row["trace"]).prompt(row["number"])
+        asked = table.filter(
+            (pl.col("model") == row["model"]) & (pl.col("context") == row["context"]) & (pl.col("sample") == row["sample"])
+        )
+        assert asked["prompt"][0] == prompt
+        assert row["gold"].split()[0].startswith("doc_")
+    assert [path.name for path in folder.glob(".out*")] == []
+
+
+def test_questions_from_a_file(floatlens: Callable[..., Ran]) -> None:
+    code, said, error = floatlens(
+        "eval", "-m", "tiny-arm", "--task", "plain", "--data", "mine.jsonl", "--no-likelihood", "--gen-length", 2, "--into", "from-file"
+    )
+    assert code == 0, error
+    table = pl.read_parquet("from-file/results.parquet")
+    assert table["sample"].to_list() == ["q-0", "q-1", "q-2"] * 2
+    assert table["log_likelihood"].is_null().all()
+    assert "log likelihood" not in said
+    assert "shortcut" not in said
+
+
+def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(floatlens: Callable[..., Ran], folder: Path) -> None:
+    lines = (folder / "mine.jsonl").read_text().splitlines()
+    richer = json.loads(lines[0]) | {"id": "q-9", "passages": ["Ada Xu lives in Oslo.", "Ben Xu lives in Rome."]}
+    (folder / "mixed.jsonl").write_text("\n".join([*lines, json.dumps(richer)]))
+    words = [
+        "eval",
+        "-m",
+        "tiny-arm",
+        "-t",
+        "plain",
+        "-d",
+        "mixed.jsonl",
+        "-c",
+        "position:1/2",
+        "--no-likelihood",
+        "--gen-length",
+        2,
+        "--into",
+        "some",
+    ]
+    code, _, error = floatlens(*words)
+    assert code == 2
+    assert "needs 1 distractors without an answer, and sample q-0 has 0" in error
+    code, said, error = floatlens(*words, "--leave-out")
+    assert code == 0, error
+    assert "Left out 3 questions, such as: position:1/2 needs 1 distractors" in said
+    assert pl.read_parquet("some/results.parquet")["sample"].unique().to_list() == ["q-9"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-c", "nois"], "There is no context 'nois'"),
+        (["-c", "noise"], "--context noise needs levels"),
+        (["-c", "gold", "--levels", "1,2"], "--levels are those of one --context"),
+        (["-c", "noise", "-c", "position", "--levels", "1"], "--levels are those of one --context"),
+        (["-t", "nq"], "There is no task 'nq'"),
+        (["-t", "plain"], "The task plain is read from a file"),
+        (["--intervention", "mask-anchors:1"], "Interventions act in the contexts"),
+        (["-c", "gold", "--intervention", "mask-anchor"], "There is no intervention 'mask-anchor'"),
+        (["-m", "tiny-arm"], "have one name"),
+        (["-c", "layout:far"], "places two gold passages, and sample world-open-0000 has 1"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(floatlens: Callable[..., Ran], folder: Path, words: list[str], sentence: str) -> None:
+    before = sorted(folder.iterdir())
+    code, _, error = floatlens("eval", "-m", "tiny-arm", "-n", "1", "--into", "mistake", *words)
+    assert code == 2
+    assert sentence in " ".join(error.split())
+    assert sorted(folder.iterdir()) == before
+
+
+def test_nothing_is_replaced(floatlens: Callable[..., Ran], folder: Path) -> None:
+    (folder / "taken").mkdir()
+    (folder / "taken" / "notes.txt").write_text("mine")
+    code, _, error = floatlens("eval", "-m", "tiny-arm", "--into", "taken")
+    assert code == 2
+    assert "There is something at taken already" in error
+    assert [path.name for path in (folder / "taken").iterdir()] == ["notes.txt"]
