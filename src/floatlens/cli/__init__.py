@@ -7,18 +7,21 @@ from rich.console import Console
 
 from floatlens.cli.demo import demo
 from floatlens.cli.doctor import doctor
+from floatlens.cli.eval import evaluate
 from floatlens.cli.figures import figures
 from floatlens.cli.measure import measure
 from floatlens.cli.models import models
 from floatlens.cli.show import show
 from floatlens.cli.trace import trace
+from floatlens.cli.train import train
 from floatlens.errors import BrokenPromise, Refusal
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help="See where a language model looks while it writes."
 )
-for command in (demo, models, doctor, trace, show, measure, figures):
+for command in (demo, models, doctor, trace, show, measure, figures, train):
     app.command()(command)
+app.command("eval")(evaluate)
 
 
 @app.callback()

@@ -108,9 +108,9 @@ def absorption_by_layer(
                 null = subject.over_prompts(_series(found, "null")[label])
                 axes.plot(layers, null["estimate"].values, "--", color=look.colour, linewidth=0.8, label=f"null of {label}")
         axes.set_title(drawable(name), parse_math=False)
-        axes.set_ylim(0, min(100, axes.get_ylim()[1]))
         along_layers(axes, layers)
         notes += [f"{name}: {note}" if name else note for note in [*notes_on_missing(values, reasons), found.attrs["left_out"]] if note]
+    grid[0, 0].set_ylim(0, min(100, grid[0, 0].get_ylim()[1]))  # once all are drawn: the panels share it
     for axes in grid[:, 0]:
         axes.set_ylabel("share of attention (%)")
     handles: list[Line2D] = [Line2D([], [], color=look.colour, marker=look.marker, label=label) for label, look in SERIES.items()]

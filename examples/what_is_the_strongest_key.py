@@ -1,0 +1,56 @@
+"""What stands at the key that masking takes away? For each twin, the strongest key of the row that writes a short answer, head by head.
+
+    python examples/what_is_the_strongest_key.py [models ...]
+
+Masking a model's strongest key shows that a *sink* matters only if that key is a sink. Prints how often it is the very value that has to be copied, another token of its sentence,
+or the first token; a head counts once a question.
+"""
+
+import sys
+
+import xarray as xr
+from rich.console import Console
+from rich.table import Table
+
+import floatlens as fl
+from floatlens.tasks.contexts import Position, arrange
+from floatlens.tasks.wording import WORLD_WORDING, put
+from floatlens.tasks.world import open_book_samples, values_of
+
+QUESTIONS, PASSAGES, SLOT = 40, 3, 2
+
+
+def main() -> None:
+    """Ask, trace and count."""
+    names = sys.argv[1:] or ["twin-arm", "twin-mdm", "twin-causal-mdm"]
+    samples = open_book_samples(QUESTIONS, passages=PASSAGES)
+    prompts = [put(sample, arrange(sample, Position(SLOT, PASSAGES)), WORLD_WORDING) for sample in samples]
+    table = Table(title=f"the strongest key of the row that writes the value: % of heads, {QUESTIONS} questions", title_justify="left")
+    for heading in ("model", "layer", "the value itself", "elsewhere in its sentence", "first token", "anything else"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for name in names:
+        lm = fl.load(name)
+        trace = lm.trace(prompts, gen_length=3)
+        shares = counted(trace, [values_of(sample)[0] for sample in samples])
+        for layer, (value, sentence, first) in enumerate(shares):
+            others = 100 - value - sentence - first
+            table.add_row(name if layer == 0 else "", str(layer), *(f"{share:.0f}" for share in (value, sentence, first, others)))
+    Console().print(table)
+
+
+def counted(trace: fl.Trace, values: list[str]) -> list[tuple[float, ...]]:
+    """For each layer, how many % of the heads look most at the value, at its sentence, at the first token."""
+    found = []
+    for number, value in enumerate(values):
+        seen = trace.sample(number)
+        words = seen["token"].values.tolist()
+        place, answer = words.index(value), int(seen["in_region"].sel(region="answer").argmax("position"))
+        strongest = seen["top_key"].isel(position=answer, rank=0)
+        sentence = (strongest >= place - 4) & (strongest <= place + 1) & (strongest != place)
+        found.append(xr.concat([strongest == place, sentence, strongest == 0], "what").mean("head"))
+    shares = 100 * xr.concat(found, "sample").mean("sample").transpose("layer", "what")
+    return [tuple(layer) for layer in shares.values.tolist()]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What was seen of the twins, as three tables, and how claims read them.
+
+| table | one row for | columns besides `twin` |
+|---|---|---|
+| `measurements` | a number of a trace's sample | `rows` ("recorded", or "rectangle": predicting rows on prompt keys), `measure`, `unit`, `group`, `part`, `depth`, `sample`, `value`, `null`, `reason` |
+| `heads` | a head in a trace's sample | `sample`, `layer`, `head`, `third`, `score`, `null`, `counts` |
+| `answers` | a question under a condition | `experiment`, and those of `floatlens.tasks.evaluation` |
+
+`twin` is the role in the comparison (arm, mdm, causal-mdm), whichever model plays it. Claims get one value a sample, labelled with the sample, so that twins and conditions are paired by it. What was not measured is NaN
+everywhere, with the reason in the attribute `reason`; right-or-wrong outcomes have the attributes `least` and `most`. Nothing is ever filled in. Refused: a folder that does not hold the tables.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import xarray as xr
+
+from floatlens.errors import Refusal
+
+TWINS = ("arm", "mdm", "causal-mdm")
+TABLES = ("measurements", "heads", "answers")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The three tables, and what was run (`about`: models by role, sizes, seed)."""
+
+    measurements: pl.DataFrame
+    heads: pl.DataFrame
+    answers: pl.DataFrame
+    about: dict[str, Any]
+
+    def measured(
+        self,
+        twin: str,
+        measure: str,
+        *,
+        group: str = "predicting",
+        part: str = "",
+        depth: str = "all",
+        rows: str = "recorded",
+        column: str = "value",
+    ) -> xr.DataArray:
+        """One number of `floatlens measure` for each sample of a twin's trace; `column="null"` is its null."""
+        of_twin = self.measurements.filter(pl.col("twin") == twin)
+        found = of_twin.filter(
+            (pl.col("rows") == rows)
+            & (pl.col("measure") == measure)
+            & (pl.col("group") == group)
+            & (pl.col("part") == part)
+            & (pl.col("depth") == depth)
+        )
+        if found.is_empty():
+            known = measure in of_twin["measure"].to_list()
+            why = f"the {twin} twin has no {group} rows" if known else f"the {twin} twin has no measure {measure!r}"
+            return _nothing(of_twin, why)
+        return _by_sample(found, column)
+
+    def outcome(
+        self, twin: str, experiment: str, context: str, column: str = "accuracy", *, intervention: str = "", control: str = ""
+    ) -> xr.DataArray:
+        """What came out for each question that a twin was asked in one condition of an experiment."""
+        asked = self.answers.filter((pl.col("twin") == twin) & (pl.col("experiment") == experiment))
+        found = asked.filter((pl.col("context") == context) & (pl.col("intervention") == intervention) & (pl.col("control") == control))
+        if found.is_empty():
+            return _nothing(asked, f"the {twin} twin was not asked: {experiment}, {context} {intervention}".rstrip())
+        values = _by_sample(found, column)
+        return values.assign_attrs({**values.attrs, "least": 0.0, "most": 1.0}) if column == "accuracy" else values
+
+    def head_scores(self, twin: str, third: str, column: str = "score") -> xr.DataArray:
+        """The mean of a column over the heads of a third of the depth ("all": of all), for the samples that recall more than half of the needle."""
+        return self._over_heads(twin, third, pl.col(column).mean())
+
+    def share_of_heads(self, twin: str, threshold: float, column: str = "score") -> xr.DataArray:
+        """The share of heads whose score is above a threshold, for the samples that recall more than half of the needle."""
+        return self._over_heads(twin, "all", (pl.col(column) > threshold).mean())
+
+    def _over_heads(self, twin: str, third: str, mean: pl.Expr) -> xr.DataArray:
+        of_twin = self.heads.filter(pl.col("twin") == twin)
+        counted = of_twin.filter(pl.col("counts") & ((pl.col("third") == third) | (third == "all")))
+        if counted.is_empty():
+            return _nothing(of_twin, f"no text of the {twin} twin recalls more than half of its gold passage")
+        return _by_sample(counted.group_by("sample").agg(mean.alias("value")), "value")
+
+    def save(self, folder: Path) -> None:
+        """Write the tables as Parquet, and what was run as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in TABLES:
+            getattr(self, name).write_parquet(folder / f"{name}.parquet")
+        (folder / "about.json").write_text(json.dumps(self.about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """Read what `Evidence.save` has written.
+
+    Examples
+    --------
+    >>> read_evidence(Path("nowhere"))
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: nowhere holds no evidence: measurements.parquet is missing. Name the folder `tables` of a demo.
+    """
+    for name in (*(f"{table}.parquet" for table in TABLES), "about.json"):
+        if not (folder / name).is_file():
+            raise Refusal(f"{folder} holds no evidence: {name} is missing. Name the folder `tables` of a demo.")
+    tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+    return Evidence(**tables, about=json.loads((folder / "about.json").read_text(encoding="utf-8")))
+
+
+def _by_sample(found: pl.DataFrame, column: str) -> xr.DataArray:
+    rows = found.sort("sample")
+    values = rows[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    reasons = [text for text in rows["reason"].to_list() if text] if "reason" in rows.columns else []
+    said = {"reason": reasons[0]} if reasons else {}
+    return xr.DataArray(values, dims="sample", coords={"sample": rows["sample"].to_list()}, attrs=said)
+
+
+def _nothing(rows: pl.DataFrame, why: str) -> xr.DataArray:
+    """NaN for every sample there is, or for one where there is none."""
+    samples = rows["sample"].unique().sort().to_list() or ["none"]
+    return xr.DataArray(np.full(len(samples), np.nan), dims="sample", coords={"sample": samples}, attrs={"reason": why})
