@@ -53,7 +53,10 @@ def llada(tmp_path: Path) -> Path:
 
 def test_a_wrong_name_is_refused_with_the_closest_right_one() -> None:
     refused(r"^There is no model 'smollm-135': it is neither bundled, .* Did you mean 'smollm2-135m'\?$", "smollm-135")
-    refused(r"^There is no model 'zzz': .* nor a hub name of the form owner/name\. Bundled: smollm2-135m, twin-arm, twin-mdm, twin-causal-mdm\.$", "zzz")
+    refused(
+        r"^There is no model 'zzz': .* nor a hub name of the form owner/name\. Bundled: smollm2-135m, twin-arm, twin-mdm, twin-causal-mdm\.$",
+        "zzz",
+    )
 
 
 @pytest.mark.parametrize("path", ["./absent", "../absent", "/absent/model", "a/b/c", "~/absent-model/of/mine", "absent folder/model"])

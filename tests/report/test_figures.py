@@ -95,7 +95,9 @@ def test_even_attention_has_no_anchors_to_draw(made_up: xr.Dataset) -> None:
         figures.qk_geometry(even)
     np.testing.assert_allclose(heights(figures.absorption_by_layer(even).axes[0], "anchors"), 0)
     even_first = figures.absorption_by_layer({"even": even, "made up": made_up})
-    assert even_first.axes[1].get_ylim()[1] >= heights(even_first.axes[1], "anchors").max(), "panels share their height, and nothing is above it"
+    assert even_first.axes[1].get_ylim()[1] >= heights(even_first.axes[1], "anchors").max(), (
+        "panels share their height, and nothing is above it"
+    )
     for shown in images(figures.temporal_drift(even)):
         np.testing.assert_allclose(shown, 1, rtol=1e-6)
 

@@ -18,19 +18,19 @@ from floatlens.report.figures.contexts import context_curves
 from floatlens.trace.trace import Trace
 
 FORMATS = ("svg",)
-OF_A_TRACE: dict[str, Callable[[Trace], Figure]] = {
+OF_EVERY_TWIN: dict[str, Callable[[Trace], Figure]] = {
     "temporal_drift": figures.temporal_drift,
     "float_index_by_layer": figures.float_index_by_layer,
-    "qk_geometry": figures.qk_geometry,
-    "roles_by_depth": figures.roles_by_depth,
     "retrieval_heads": figures.retrieval_heads,
 }
-"""Those that show what claims are about; `floatlens figures` draws all others from the stored traces."""
+OF_THE_MDM: dict[str, Callable[[Trace], Figure]] = {"qk_geometry": figures.qk_geometry, "roles_by_depth": figures.roles_by_depth}
+"""What claims are about the MDM alone; `floatlens figures` draws everything from the stored traces."""
 
 
 def draw_trace(twin: str, trace: Trace, folder: Path) -> None:
-    """Every figure of one twin's trace."""
-    save_drawn({f"{name}-{twin}": partial(draw, trace) for name, draw in OF_A_TRACE.items()}, folder, f"traces-{twin}")
+    """The figures of one twin's trace."""
+    wanted = OF_EVERY_TWIN | (OF_THE_MDM if twin == "mdm" else {})
+    save_drawn({f"{name}-{twin}": partial(draw, trace) for name, draw in wanted.items()}, folder, f"traces-{twin}")
 
 
 def draw_masking(twin: str, experiment: str, evidence: Evidence, folder: Path) -> None:

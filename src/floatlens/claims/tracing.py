@@ -1,7 +1,7 @@
 """Trace a twin while it describes people, measure the trace, and score its heads: the tables `measurements` and `heads`.
 
 The texts are descriptions of test people, each from one of three passages that stands at another slot from prompt to prompt; the region `gold` is that passage. Every measure of
-the catalogue is taken as recorded, and those by which models are compared once more on the rectangle that all twins share. Heads are scored as retrieval heads with the gold passage as needle.
+the catalogue is taken as recorded, and those by which claims compare models once more on the rectangle that all twins share. Heads are scored as retrieval heads with the gold passage as needle.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,16 @@ from floatlens.trace.trace import Trace
 
 DETAIL = {"geometry": "head", "norms": "head"}
 """Per head, because direction and norm are told apart within a head."""
+COMPARED_BY = (
+    "attention on the prompt",
+    "on the run's strongest key",
+    "on the first token",
+    "float index (no memory)",
+    "temporal variance",
+    "spatial variance",
+)
+COMPARED = [line for line in ON_RECTANGLE if line.name in COMPARED_BY]
+"""What claims compare twins by; `floatlens measure --compare` has all measures of the rectangle."""
 
 
 def described_people(count: int, seed: int) -> list[tuple[Sample, Prompt]]:
@@ -57,7 +67,7 @@ def measurements_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataF
     """Every measure of a trace for each sample: as recorded, and on the shared rectangle."""
     tables = [
         *_rows(twin, "recorded", measure_trace(trace, progress=False), samples),
-        *_rows(twin, "rectangle", measure_trace(trace, lines=ON_RECTANGLE, rectangle=True, progress=False), samples),
+        *_rows(twin, "rectangle", measure_trace(trace, lines=COMPARED, rectangle=True, progress=False), samples),
     ]
     return pl.concat(tables)
 
