@@ -12,7 +12,7 @@ def demo(
     causal_mdm: str = typer.Option("twin-causal-mdm", "--causal-mdm", help="The diffusion model with a causal mask, between the two."),
     questions: int = typer.Option(
         None,
-        help="How many questions in each context; everything else grows with it. 32 by default, for which two cores take about a minute.",
+        help="How many questions in each context; everything else grows with it. 20 by default, for which two cores take about a minute and a half.",
     ),
     into: Path = typer.Option(
         Path("floatlens-demo"), help="The folder for what comes out. One that an earlier demo wrote is replaced; any other is refused."
