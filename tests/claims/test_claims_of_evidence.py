@@ -184,6 +184,8 @@ def test_differences_split_exactly_and_follow_what_was_made_to_differ() -> None:
     assert splits["on the first token, %"].follows == "mask", "the causal MDM was made to look like the ARM"
     assert splits["nats lost to masking 1"].follows == "objective", "and to answer like the MDM"
     assert splits["accuracy lost to noise"].whole.value == pytest.approx(0.4, abs=0.05)
+    assert splits["accuracy lost in the middle"].whole.value == pytest.approx(0.3, abs=0.05), "first and last .9, middle .6"
+    assert splits["accuracy over noise, slope"].whole.value == pytest.approx(-0.5, abs=0.05), "a tenth for each fifth"
 
 
 def test_a_number_is_the_mean_over_samples_with_its_null(tmp_path: Path) -> None:

@@ -30,6 +30,19 @@ def test_context_curves_go_through_the_mean_accuracies_of_each_model() -> None:
         assert shortcuts == pytest.approx([0.1] * 2 * len(wanted))
 
 
+def test_bars_of_context_curves_end_at_0_and_1() -> None:
+    answers = (
+        as_published().evidence().answers.with_columns(model=pl.col("twin"), accuracy=(pl.col("sample") == "sample-00").cast(pl.Float64))
+    )
+    figure = context_curves(answers.filter(pl.col("experiment") == "noise"))
+    ends = [
+        y for axes in figure.axes for bars in axes.collections[:-1] for path in bars.get_paths() for y in np.asarray(path.vertices)[:, 1]
+    ]
+    assert ends
+    assert min(ends) >= 0, "one right answer of twelve: the bootstrap reaches below none"
+    assert max(ends) <= 1
+
+
 def test_context_curves_leave_interventions_out_and_refuse_a_table_without_contexts() -> None:
     answers = as_published().evidence().answers.with_columns(model=pl.col("twin"))
     with pytest.raises(Refusal, match="nothing to draw in the context curves"):

@@ -74,7 +74,10 @@ def context_curves(table: pl.DataFrame) -> Figure:
     add_legend(figure, [*handles, Line2D([], [], color=GREY, linestyle=(0, (2, 2)), label="shortcut")], 4)
     asked = untouched.group_by("kind", maintain_order=True).agg(pl.col("sample").n_unique())
     counts = ", ".join(f"{name} {count}" for name, count in asked.rows())
-    add_footer(figure, [f"questions: {counts}", "bars: 95 % intervals over questions"])
+    add_footer(
+        figure,
+        [f"questions: {counts}", "bars: 95 % intervals over questions; none where all answers agree, which does not make them certain"],
+    )
     return figure
 
 
@@ -90,6 +93,7 @@ def _draw_kind(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
             continue
         estimate, low, high = (np.array([one[name].item() for one in found if one is not None]) for name in ("estimate", "low", "high"))
         at = places[known] + APART * (number - (len(models) - 1) / 2)
+        low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)  # an accuracy ends there, whatever the bootstrap of few questions says
         reach = np.nan_to_num(np.stack([estimate - low, high - estimate])).clip(min=0)
         axes.plot(at, estimate, look.line, color=look.colour, marker=look.marker, linewidth=0.8, label=model)
         axes.errorbar(at, estimate, yerr=reach, fmt="none", color=look.colour, elinewidth=0.8, capsize=1.5)
