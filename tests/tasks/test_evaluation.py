@@ -16,7 +16,7 @@ from floatlens.tasks.conditions import CONTEXTS, Condition, condition_of, contro
 from floatlens.tasks.contexts import ClosedBook, Conflict, GoldOnly, Layout, Noise, Position, Retrieved, arrange
 from floatlens.tasks.evaluation import SCHEMA, evaluate
 from floatlens.tasks.likelihood import continuation, log_likelihoods
-from floatlens.tasks.registry import TASKS, load_task
+from floatlens.tasks.registry import load_task
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import score_text
 from floatlens.tasks.wording import WORLD_WORDING, put
@@ -44,6 +44,7 @@ def ask(lm: fl.LanguageModel, samples: Sequence[Sample], contexts: Sequence[Any]
         ("conflict, passages=7", Condition(Conflict(7))),
         ("masks:64", Condition(GoldOnly(), masks=64)),
         ("noise:0.4,masks=8", Condition(Noise(0.4), masks=8)),
+        ("noise:0.4,passages=10,gold=2", Condition(Noise(0.4, 10, 2))),
     ],
 )
 def test_a_condition_is_its_text(text: str, condition: Condition) -> None:
@@ -69,7 +70,10 @@ def test_what_is_varied_has_a_kind_and_a_level() -> None:
         ("position:a/10", "'a' is no whole number"),
         ("retrieved:2.5", "'2.5' is no whole number"),
         ("noise:.4,passages=x", "'x' is no whole number"),
-        ("noise:.4,slots=3", "there is no 'slots'; a context takes passages= and masks="),
+        ("noise:.4,slots=3", "there is no 'slots'; a context takes passages=, gold= and masks="),
+        ("position:1/3,gold=1", "position takes no gold="),
+        ("noise:.4,gold=4", "3 of 5 places are left for gold passages, so gold= lies from 1 to 3"),
+        ("noise:.4,gold=0", "gold= lies from 1 to 3"),
         ("gold,passages=3", "gold takes no passages="),
         ("masks:0", "masks=0: at least one token"),
     ],
@@ -241,18 +245,3 @@ def test_tasks_bring_the_passages_that_contexts_call_for() -> None:
     assert (
         load_task("world-description", count=1).scorer("Here is nothing.", load_task("world-description", count=1).samples[0]).accuracy == 0
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "count", "sentence"),
-    [
-        ("nq", None, 1, f"There is no task 'nq'. There are: {', '.join(TASKS)}."),
-        ("gsm8k", None, 1, "The task gsm8k is read from a file, and none is given."),
-        ("world", "file.jsonl", 1, "The task world is made, not read"),
-        ("world", None, 0, "0 samples were asked for"),
-    ],
-)
-def test_tasks_that_do_not_exist_are_refused(name: str, data: str | None, count: int, sentence: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        load_task(name, data, count=count)
-    assert sentence in str(refused.value)

@@ -6,17 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
+from floatlens.cli.name_value import sampler_options
 from floatlens.errors import Refusal
-
-if TYPE_CHECKING:
-    from floatlens.models.language_model import LanguageModel
-    from floatlens.tasks.conditions import Condition
-    from floatlens.tasks.registry import Task
 
 
 def evaluate(
@@ -24,9 +19,22 @@ def evaluate(
         ..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name; may be given several times."
     ),
     task: str = typer.Option(
-        "world", "--task", "-t", help="world, world-closed, world-two-hop, world-description, or a format that --data is read as."
+        "world",
+        "--task",
+        "-t",
+        help="world, world-closed, world-two-hop, world-description; nq, triviaqa, ms-marco, hotpotqa, trex, squad, rgb, key-value, poisonedrag, gsm8k, humaneval; "
+        "or a format that --data is read as: plain, lost-in-the-middle, nq-open, kilt.",
     ),
-    data: str = typer.Option(None, "--data", "-d", help="The file with the questions; the world needs none."),
+    data: str = typer.Option(
+        None,
+        "--data",
+        "-d",
+        help="The file with the questions, or the folder it lies in ($FLOATLENS_QA_DATA by default); the world needs none.",
+    ),
+    corpus: Path = typer.Option(
+        None, help="A file of passages to search, JSON lines or tab-separated; indexed once. Gives retrieved passages and distractors."
+    ),
+    infer_gold: bool = typer.Option(False, "--infer-gold", help="Call gold what holds an answer, where the file names no gold passages."),
     context: list[str] = typer.Option(
         [],
         "--context",
@@ -49,6 +57,12 @@ def evaluate(
     batch_size: int = typer.Option(8, min=1, help="Prompts that run together; changes the speed, never the tokens."),
     seed: int = typer.Option(0, min=0, help="What questions of the world, random controls and mask sets are drawn from."),
     into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, traces."),
+    set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
+    run_code: bool = typer.Option(
+        False,
+        "--run-code",
+        help="Run the programs that models write for humaneval, each isolated: no network, no files, bounded time and memory.",
+    ),
     trace: int = typer.Option(0, min=0, help="Also record traces of the first questions, in every --context."),
     raw: bool = typer.Option(False, help="Leave the chat template out."),
     dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
@@ -63,15 +77,19 @@ def evaluate(
 
       floatlens eval -m twin-mdm --context position:1/6 --intervention mask-anchors:1 --samples 50 --into masked
 
-      floatlens eval -m smollm2-135m --task lost-in-the-middle --data nq-open-oracle.jsonl.gz --context position --levels 1/10,5/10,10/10 --into nq
+      floatlens eval -m smollm2-135m --task nq --data nq-open-oracle.jsonl.gz --context position --levels 1/10,5/10,10/10 --into nq
+
+      floatlens eval -m smollm2-135m --task nq --data NQ-open.dev.jsonl --corpus passages.jsonl --context retrieved:5 --into retrieved
     """
     import polars as pl
 
     from floatlens.models.loading import load
     from floatlens.report.evaluation_tables import print_evaluation
-    from floatlens.tasks.conditions import complete, condition_of, plan
+    from floatlens.tasks.conditions import complete, condition_of, plan, with_one_gold
     from floatlens.tasks.evaluation import evaluate as ask
+    from floatlens.tasks.finding import index_of_file
     from floatlens.tasks.outcomes import as_table, summarise
+    from floatlens.tasks.recording import record
     from floatlens.tasks.registry import load_task
 
     console = Console()
@@ -81,19 +99,29 @@ def evaluate(
             f"Two of the models {', '.join(model)} have one name, by which rows and traces are told apart. Name each once, or copy one."
         )
     asked = [condition_of(text) for text in context_texts(context, levels, passages)]
-    chosen = load_task(task, data, conditions=asked, count=samples, seed=seed)
+    options = sampler_options(set_, "gen_length", "steps", "seed", "batch_size", "chat", "intervention")
+    index = None if corpus is None else index_of_file(corpus)
+    chosen = load_task(task, data, conditions=asked, count=samples, seed=seed, corpus=index, infer_gold=infer_gold, run_code=run_code)
+    if chosen.passages_from:
+        say(console, chosen.passages_from)
+    if (with_one := with_one_gold(asked, chosen.samples)) != asked:
+        asked = with_one
+        say(
+            console,
+            "No question has more than one gold passage, so noise adds distractors to that one: "
+            + ", ".join(one.text for one in asked)
+            + ".",
+        )
     if leave_out:
         kept, without = complete(chosen.samples, asked)
         if not kept:
             raise Refusal(f"No question has what these contexts need: {next(iter(without.values()))}")
         chosen = replace(chosen, samples=tuple(kept))
         if without:
-            console.print(
-                f"Left out {len(without)} questions, such as: {next(iter(without.values()))}", highlight=False, markup=False, soft_wrap=True
-            )
+            say(console, f"Left out {len(without)} questions, such as: {next(iter(without.values()))}")
     planned = plan(chosen.samples, asked, intervention, controls=controls)  # before anything heavy
     said = f"{len(chosen.samples)} questions under {len(planned)} conditions for {len(model)} model{'s' * (len(model) != 1)}."
-    console.print(said, highlight=False)
+    say(console, said)
     length, chat = gen_length or chosen.gen_length, False if raw else None
     with folder_when_done(into) as folder:
         tables, traced = [], []
@@ -115,11 +143,13 @@ def evaluate(
                     seed=seed,
                     likelihood=likelihood,
                     chat=chat,
+                    **options,
                 )
             )
             if trace:
                 conditions = asked or [one for one in planned if one.intervention is None]
-                traced += record(lm, chosen, conditions, trace, folder, length, steps, seed, chat)
+                how = {"gen_length": length, "steps": steps, "seed": seed, "chat": chat, **options}
+                traced += record(lm, chosen.samples[:trace], conditions, folder, wording=chosen.wording, **how)
         table = pl.concat(tables)
         summary = summarise(table)
         table.write_parquet(folder / "results.parquet")
@@ -128,7 +158,12 @@ def evaluate(
             pl.DataFrame(traced).write_csv(folder / "traces.csv")
     print_evaluation(console, table, summary)
     what = "results.parquet, summary.csv and traces" if trace else "results.parquet and summary.csv"
-    console.print(f"Wrote {what} to {into}.", markup=False, highlight=False, soft_wrap=True)
+    say(console, f"Wrote {what} to {into}.")
+
+
+def say(console: Console, sentence: str) -> None:
+    """A sentence as it is, on one line."""
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -165,35 +200,3 @@ def context_texts(contexts: Sequence[str], levels: str | None, passages: int | N
         varied = text.partition(":")[0] in ("noise", "layout", "conflict") and "passages=" not in text
         texts += [f"{one},passages={passages}" for one in own] if varied and passages is not None else own
     return texts
-
-
-def record(
-    lm: "LanguageModel",
-    task: "Task",
-    conditions: "Sequence[Condition]",
-    count: int,
-    into: Path,
-    gen_length: int,
-    steps: int | None,
-    seed: int,
-    chat: bool | None,
-) -> list[dict[str, Any]]:
-    """Record the first samples under each condition, one trace a condition, and say which is which."""
-    from floatlens.tasks.contexts import arrange, holds_evidence
-    from floatlens.tasks.wording import fit
-
-    rows = []
-    for condition in conditions:
-        length = condition.masks or gen_length
-        first = task.samples[:count]
-        fitted = [fit(lm, sample, arrange(sample, condition.context), task.wording, length, chat) for sample in first]
-        name = "".join(letter if letter.isalnum() or letter in ".-=" else "-" for letter in condition.text)
-        path = Path("traces") / Path(lm.name).name / f"{name}.zarr"
-        taken = None if steps is None or lm.sampler == "autoregressive" else min(steps, length)
-        (into / path).parent.mkdir(parents=True, exist_ok=True)
-        lm.trace([one.prompt for one in fitted], gen_length=length, steps=taken, seed=seed, chat=chat, path=into / path)
-        for number, (sample, one) in enumerate(zip(first, fitted, strict=True)):
-            gold = " ".join(f"doc_{slot}" for slot, passage in enumerate(one.passages, start=1) if holds_evidence(sample, passage))
-            about = {"model": lm.name, "context": condition.text, "sample": sample.id, "gold": gold}
-            rows.append({"trace": path.as_posix(), "number": number, **about})
-    return rows

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def trace(
     interventions = [from_text(text) for text in intervention]
     chosen = [_layer_and_head(pair) for pair in patterns.split(",") if pair]
     named_groups = groups.split(",") if groups else None
-    options = {name: _value(value) for name, value in _pairs(set_, "--set")}
-    for name in (
+    options = sampler_options(
+        set_,
         "gen_length",
         "steps",
         "sampler",
@@ -78,11 +79,7 @@ def trace(
         "top_keys",
         "patterns",
         "intervention",
-    ):
-        if name in options:
-            raise Refusal(
-                f"--set {name}=... is not a sampler option of its own; use --{'raw' if name == 'chat' else name.replace('_', '-')}."
-            )
+    )
     make_detail(kept, None, top_keys, chosen, autoregressive=False)  # before anything heavy
     lm = load(
         model,
@@ -129,7 +126,7 @@ def trace(
 
 def detail_of(text: str) -> str | dict[str, str]:
     """A preset by name, or name=value pairs."""
-    return text if "=" not in text else dict(_pairs(text.split(","), "--detail"))
+    return text if "=" not in text else dict(pairs(text.split(","), "--detail"))
 
 
 def read_prompts(file: Path, limit: int | None = None) -> "list[Prompt]":
@@ -166,21 +163,6 @@ def read_prompts(file: Path, limit: int | None = None) -> "list[Prompt]":
 
 def _is_span(span: Any) -> bool:
     return isinstance(span, list) and len(span) == 2 and all(isinstance(edge, int) for edge in span)
-
-
-def _pairs(texts: list[str], option: str) -> list[tuple[str, str]]:
-    for text in texts:
-        if "=" not in text:
-            raise Refusal(f"{option} takes name=value; this is {text!r}.")
-    return [(text.split("=", 1)[0].strip(), text.split("=", 1)[1].strip()) for text in texts]
-
-
-def _value(text: str) -> Any:
-    """A number, true or false, or the word itself."""
-    try:
-        return json.loads(text.lower() if text.lower() in ("true", "false", "null", "none") else text) if text.lower() != "none" else None
-    except ValueError:
-        return text
 
 
 def _layer_and_head(text: str) -> tuple[int, int]:

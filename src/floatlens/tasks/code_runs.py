@@ -22,7 +22,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -30,6 +30,8 @@ from typing import IO
 from floatlens.errors import Refusal
 from floatlens.progress import progress_bar
 from floatlens.tasks.readers.humaneval import CodeTask
+from floatlens.tasks.samples import Sample
+from floatlens.tasks.scoring import Score
 
 JAIL = Path(__file__).with_name("code_jail.py")
 SYSTEM = ("/usr", "/lib", "/lib64", "/nix/store")
@@ -109,6 +111,23 @@ def run_code_tasks(
             runs.append(CodeRun(task.id, program, run_program(program, seconds=seconds, memory=memory)))
             advance(1)
     return runs
+
+
+def score_program(programs: Mapping[str, CodeTask], text: str, sample: Sample) -> Score:
+    """Whether what a model wrote for the program of that id passes its tests: 1 or 0, whose mean is pass@1. Runs it, in isolation.
+
+    Examples
+    --------
+    >>> task = CodeTask("mine/0", "def double(number):\\n", "def check(candidate):\\n    assert candidate(2) == 4\\n", "double", "")
+    >>> try:
+    ...     passed = score_program({task.id: task}, "    return 2 * number\\n", Sample(task.id, task.prompt, ("-",))).accuracy
+    ... except Refusal:
+    ...     passed = 1.0  # where namespaces are not available
+    >>> passed
+    1.0
+    """
+    outcome = run_program(whole_program(programs[sample.id], text))
+    return Score(text, float(outcome.how == "passed"), None, None)
 
 
 def pass_at_one(runs: Sequence[CodeRun]) -> float:

@@ -29,7 +29,7 @@ CONTEXTS = (
     "conflict",
     "masks:COUNT",
 )
-"""The contexts as text; noise, layout and conflict also take `,passages=COUNT`, and all of them `,masks=COUNT`."""
+"""The contexts as text; noise, layout and conflict also take `,passages=COUNT`, noise `,gold=COUNT`, and all of them `,masks=COUNT`."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def condition_of(given: "str | Context | Condition") -> Condition:
     >>> condition_of("position:3/10").context
     Position(slot=3, passages=10)
     >>> condition_of("noise:.4,passages=10,masks=8")
-    Condition(context=Noise(share=0.4, passages=10), masks=8, intervention=None, control='')
+    Condition(context=Noise(share=0.4, passages=10, gold=None), masks=8, intervention=None, control='')
     >>> condition_of("noise:lots")
     Traceback (most recent call last):
     floatlens.errors.Refusal: 'noise:lots': 'lots' is no number.
@@ -102,9 +102,9 @@ def condition_of(given: "str | Context | Condition") -> Condition:
     masks = options.pop("masks", None)
     if kind == "masks":
         kind, value, masks = "gold", "", _whole(value, given) if masks is None else masks
-    context = _context(kind, value, options.pop("passages", None), given)
+    context = _context(kind, value, options.pop("passages", None), options.pop("gold", None), given)
     if options:
-        raise Refusal(f"{given!r}: there is no {next(iter(options))!r}; a context takes passages= and masks=.")
+        raise Refusal(f"{given!r}: there is no {next(iter(options))!r}; a context takes passages=, gold= and masks=.")
     return Condition(context, masks)
 
 
@@ -159,6 +159,26 @@ def plan(
     return list(dict.fromkeys(planned))
 
 
+def with_one_gold(conditions: Sequence[Condition], samples: Sequence[Sample]) -> list[Condition]:
+    """The conditions as questions with a single gold passage can be asked under them: noise shows that one, among as many distractors.
+
+    Nothing changes where a question has several gold passages, where noise says `gold=` itself, or where it leaves a place for one gold passage only at all levels.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.samples import Passage
+    >>> sample = Sample("a", "Where?", ("Oslo",), (Passage("In Oslo."),), gold=(0,))
+    >>> [condition.text for condition in with_one_gold([condition_of("noise:0.4"), condition_of("noise:0.8")], [sample])]
+    ['noise:0.4,gold=1', 'noise:0.8,gold=1']
+    """
+    if max((len(sample.gold) for sample in samples), default=0) != 1:
+        return list(conditions)
+    noisy = [one.context for one in conditions if isinstance(one.context, Noise) and one.context.gold is None]
+    if all(noise.evidence == 1 for noise in noisy):
+        return list(conditions)
+    return [replace(one, context=replace(one.context, gold=1)) if one.context in noisy else one for one in conditions]
+
+
 def complete(samples: Sequence[Sample], contexts: "Sequence[str | Context | Condition]") -> tuple[list[Sample], dict[str, str]]:
     """The samples that have what every context and bracket needs, and by id why the others do not: to leave those out knowingly, and to say so.
 
@@ -201,9 +221,11 @@ def _intervention(given: str | Intervention) -> Intervention:
     return intervention
 
 
-def _context(kind: str, value: str, passages: int | None, text: str) -> Context:
+def _context(kind: str, value: str, passages: int | None, gold: int | None, text: str) -> Context:
     if kind in ("closed-book", "gold", "retrieved", "position") and passages is not None:
         raise Refusal(f"{text!r}: {kind} takes no passages=.")
+    if kind != "noise" and gold is not None:
+        raise Refusal(f"{text!r}: {kind} takes no gold=.")
     if (kind in ("closed-book", "gold", "conflict")) == bool(value):
         form = next((form for form in CONTEXTS if form.partition(":")[0] == kind), None)
         if form is not None:
@@ -217,7 +239,7 @@ def _context(kind: str, value: str, passages: int | None, text: str) -> Context:
         case "retrieved":
             return Retrieved(_whole(value, text))
         case "noise":
-            return Noise(_number(value, text), several)
+            return Noise(_number(value, text), several, gold)
         case "position":
             slot, _, of = value.partition("/")
             return Position(_whole(slot, text), _whole(of, text))

@@ -8,6 +8,7 @@ alone, so that the same question in other contexts is the same question: compari
     retrieved:5            the first 5 as they were given, right or wrong; conflicting ones left out
     noise:0.4              of 5 passages, ceil(5 * 0.4) = 2 are distractors, the others gold
     noise:0.4,passages=10  of 10 passages
+    noise:0.4,gold=1       2 distractors and one gold passage, 3 in all: for questions that have no more than one
     position:3/10          gold at slot 3 of 10 (slots count from 1), distractors elsewhere
     layout:far             two gold passages joined into one, adjacent, or far apart (by half of the passages or more), among 5 - 2 distractors
     conflict               gold and a passage that contradicts it, among distractors, 5 passages in all
@@ -107,17 +108,20 @@ class Retrieved(Context):
 
 @dataclass(frozen=True)
 class Noise(Context):
-    """Of `passages` passages, ceil(passages * share) are distractors and the others gold.
+    """Of `passages` passages, ceil(passages * share) are distractors and the others gold; with `gold`, only so many of the others are there.
 
     Examples
     --------
     >>> Noise(0.4).distractors, Noise(0.5).distractors, Noise(0.4).text
     (2, 3, 'noise:0.4')
+    >>> Noise(0.4).evidence, Noise(0.4, gold=1).evidence, Noise(0.4, gold=1).text
+    (3, 1, 'noise:0.4,gold=1')
     """
 
     kind = "noise"
     share: float
     passages: int = PASSAGES
+    gold: int | None = None
 
     def __post_init__(self) -> None:
         _refuse_below(self, "passages", self.passages, 1)
@@ -125,6 +129,14 @@ class Noise(Context):
             raise Refusal(f"noise: {self.share:g} is not the share of distractors; it lies from 0 up to below 1, such as 0.4.")
         if self.distractors == self.passages:
             raise Refusal(f"{self.text}: all {self.passages} passages would be distractors. Choose a smaller share or more passages.")
+        if self.gold is not None and not 1 <= self.gold <= self.passages - self.distractors:
+            left = self.passages - self.distractors
+            raise Refusal(f"{self.text}: {left} of {self.passages} places are left for gold passages, so gold= lies from 1 to {left}.")
+
+    @property
+    def evidence(self) -> int:
+        """How many of the passages are gold."""
+        return self.passages - self.distractors if self.gold is None else self.gold
 
     @property
     def distractors(self) -> int:
@@ -137,7 +149,7 @@ class Noise(Context):
 
     @property
     def text(self) -> str:
-        return f"{self.kind}:{self.share:g}{_said(self.passages)}"
+        return f"{self.kind}:{self.share:g}{_said(self.passages)}{'' if self.gold is None else f',gold={self.gold}'}"
 
 
 @dataclass(frozen=True)
@@ -233,7 +245,7 @@ def arrange(sample: Sample, context: Context) -> tuple[Passage, ...]:
         case Noise():
             return _mixed(
                 sample,
-                [*_evidence(sample, context, context.passages - context.distractors), *_others(sample, context.distractors, context)],
+                [*_evidence(sample, context, context.evidence), *_others(sample, context.distractors, context)],
             )
         case Position(slot, passages):
             others = _others(sample, passages - 1, context)

@@ -1,38 +1,46 @@
 """Tasks by name: where their questions come from, how they are put, and how answers are scored.
 
 `world`, `world-closed`, `world-two-hop` and `world-description` need no file; the world has as many distractors and restatements of the gold passage as the contexts call
-for. Every format of `floatlens.tasks.readers` is a task of that name, read from a file (or a `hf:` name). Lost-in-the-middle questions that come
-with their gold passage alone get distractors from the gold passages of the others, as in the published sets.
+for. Published data sets (`nq`, `gsm8k`, ...) are looked for in a folder or read from a file, and so is every format of `floatlens.tasks.readers` by its name.
 
-Refused: a task that does not exist, with the list; a task without its file; fewer samples in a file than were asked for is no mistake, none at all is.
+Decided here: passages come from a corpus where one is given. Where all questions of a file come with their gold passages and nothing else, and a context calls for more, they are found
+among the gold passages of all of them, as the published Lost-in-the-Middle sets have it; `Task.passages_from` says so. A `retrieved` context then shows what was found, best first.
+
+Refused: a task that does not exist, with the list; a task without its file; programs, unless running them is allowed; fewer samples in a file than were asked for is no mistake, none at all is.
 """
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from pathlib import Path
 
 from floatlens.errors import Refusal
+from floatlens.tasks.code_runs import score_program
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
 from floatlens.tasks.evaluation import Shortcut
-from floatlens.tasks.readers import KINDS, read_samples
-from floatlens.tasks.retrieval import lost_in_the_middle
+from floatlens.tasks.finding import found_for, gold_by_answer
+from floatlens.tasks.published import PUBLISHED, find_data
+from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
+from floatlens.tasks.retrieval import PassageIndex, build_index
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score, Scorer, contains, score_number, score_text
-from floatlens.tasks.wording import NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording
+from floatlens.tasks.wording import CODE_WORDING, NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording
 from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
 
 WORLD_TASKS = {"world": 3, "world-closed": 3, "world-two-hop": 7, "world-description": 28}
 """Tasks of the synthetic world, and how many tokens their answers have with full stop and end."""
 
-TASKS = (*WORLD_TASKS, *KINDS)
-"""All tasks that `load_task` knows."""
+TASKS = (*WORLD_TASKS, *dict.fromkeys((*PUBLISHED, *KINDS)))
+"""All tasks that `load_task` knows: the world, published data sets, formats."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Questions, how they are put to a model, how many tokens an answer may have, and how it is scored."""
+    """Questions, how they are put to a model, how many tokens an answer may have, and how it is scored. `passages_from` says where passages come from that the file does not give."""
 
     name: str
     samples: tuple[Sample, ...]
@@ -40,10 +48,19 @@ class Task:
     scorer: Scorer = score_text
     gen_length: int = 32
     shortcut: Shortcut | None = None
+    passages_from: str = ""
 
 
 def load_task(
-    name: str, data: str | os.PathLike[str] | None = None, *, conditions: Sequence[Condition] = (), count: int = 100, seed: int = 0
+    name: str,
+    data: str | os.PathLike[str] | None = None,
+    *,
+    conditions: Sequence[Condition] = (),
+    count: int = 100,
+    seed: int = 0,
+    corpus: PassageIndex | None = None,
+    infer_gold: bool = False,
+    run_code: bool = False,
 ) -> Task:
     """A task with its first samples.
 
@@ -52,13 +69,19 @@ def load_task(
     name
         One of `TASKS`.
     data
-        The file to read it from; the world needs none.
+        The file to read it from, or the folder to look in (`floatlens.tasks.published`); the world needs none.
     conditions
-        Under what the samples will be asked: they get the passages that these call for, where passages are made.
+        Under what the samples will be asked: they get the passages that these call for, where passages are made or found.
     count
         How many samples at most.
     seed
         Another seed gives other questions of the world.
+    corpus
+        Where passages are looked for, in place of those of the file that are not gold.
+    infer_gold
+        Call gold what holds an answer, for files that name no gold passages.
+    run_code
+        Programs that a model wrote may be run, in isolation; without it the task humaneval is refused.
 
     Examples
     --------
@@ -73,27 +96,56 @@ def load_task(
         raise Refusal(f"{count} samples were asked for; at least one is needed.")
     contexts = [condition.context for condition in conditions]
     if name in WORLD_TASKS:
-        if data is not None:
-            raise Refusal(f"The task {name} is made, not read, so it takes no file.")
+        if data is not None or corpus is not None:
+            raise Refusal(f"The task {name} is made, not read, so it takes no file and no corpus.")
         return _world(name, contexts, count, seed)
-    if data is None:
-        raise Refusal(f"The task {name} is read from a file, and none is given.")
-    wanted = _distractors_for(contexts)
-    samples = read_samples(data, name)
-    if name == "lost-in-the-middle" and wanted:
-        everyone = list(samples)  # the distractors of one are the gold passages of the others
-        lacking = any(len(sample.distractors) < wanted for sample in everyone)
-        samples = iter(lost_in_the_middle(everyone, wanted + 1) if lacking else everyone)
+    path = find_data(name, data)
+    if name == "humaneval":
+        return _programs(path, count, run_code)
+    samples = read_samples(path, None if name in PUBLISHED else name)
+    best, distractors = _best_for(contexts), _distractors_for(contexts)
+    said = ""
+    if corpus is not None:
+        samples = iter([found_for(corpus, sample, best=best, distractors=distractors) for sample in islice(samples, count)])
+        said = f"Passages that are not gold come from {corpus.size:,} passages of the corpus."
+    elif best or distractors:
+        everyone = list(samples)
+        samples = iter(everyone)
+        if all(sample.gold and len(sample.gold) == len(sample.passages) for sample in everyone):
+            samples = iter(_found_among(everyone, count, best, distractors))
+            said = f"Passages that are not gold come from the gold passages of all {len(everyone):,} questions of the file."
     chosen = tuple(islice(samples, count))
     if not chosen:
-        raise Refusal(f"{data} holds no sample.")
-    return Task(name, chosen, NUMBER_WORDING, score_number, 256) if name == "gsm8k" else Task(name, chosen)
+        raise Refusal(f"{path} holds no sample.")
+    if infer_gold:
+        chosen = tuple(gold_by_answer(chosen))
+    if name == "gsm8k":
+        return Task(name, chosen, NUMBER_WORDING, score_number, 256)
+    return Task(name, chosen, passages_from=said)
+
+
+def _found_among(everyone: Sequence[Sample], count: int, best: int, distractors: int) -> list[Sample]:
+    """The first questions with passages found among the gold passages of all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        index = build_index([passage for sample in everyone for passage in sample.evidence], Path(folder) / "index")
+        return [found_for(index, sample, best=best, distractors=distractors) for sample in everyone[:count]]
+
+
+def _programs(path: str, count: int, run_code: bool) -> Task:
+    """HumanEval: a question is the beginning of a program, its answer the published solution, and right is what passes the tests."""
+    if not run_code:
+        raise Refusal(
+            "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); they run isolated or not at all."
+        )
+    programs = {task.id: task for task in islice(read_code_tasks(path), count)}
+    samples = tuple(Sample(task.id, task.prompt, (task.solution,)) for task in programs.values())
+    return Task("humaneval", samples, CODE_WORDING, partial(score_program, programs), 256)
 
 
 def _world(name: str, contexts: Sequence[Context], count: int, seed: int) -> Task:
-    passages = max(6, 1 + _distractors_for(contexts))
+    passages = max(6, 1 + _distractors_for(contexts), _best_for(contexts))
     if name == "world":
-        restatements = max([0, *(context.passages - context.distractors - 1 for context in contexts if isinstance(context, Noise))])
+        restatements = max([0, *(context.evidence - 1 for context in contexts if isinstance(context, Noise))])
         samples = open_book_samples(count, passages=passages, restatements=restatements, seed=seed)
     elif name == "world-closed":
         samples = closed_book_samples(count, seed=seed)
@@ -119,6 +171,11 @@ def score_values(text: str, sample: Sample) -> Score:
     return Score(scored.prediction, accuracy, scored.exact_match, scored.f1)
 
 
+def _best_for(contexts: Sequence[Context]) -> int:
+    """How many of the passages that are found the contexts show as they come."""
+    return max([0, *(context.count for context in contexts if isinstance(context, Retrieved))])
+
+
 def _distractors_for(contexts: Sequence[Context]) -> int:
     """How many distractors the contexts call for at most."""
     wanted = [0]
@@ -126,7 +183,7 @@ def _distractors_for(contexts: Sequence[Context]) -> int:
         match context:
             case Noise():
                 wanted.append(context.distractors)
-            case Position(_, passages) | Retrieved(passages):
+            case Position(_, passages):
                 wanted.append(passages - 1)
             case Layout(_, passages) | Conflict(passages):
                 wanted.append(passages - 2)

@@ -155,6 +155,22 @@ def search(index: PassageIndex, query: str, k: int) -> list[Hit]:
     return [Hit(index.passage(int(number)), int(number), float(scores[number])) for number in best]
 
 
+def ranked(index: PassageIndex, query: str) -> Iterator[Passage]:
+    """All passages that share a word with the query, best first, read one at a time.
+
+    Examples
+    --------
+    >>> index = build_index([Passage("Rain falls."), Passage("Marta lives in Oslo.")], Path(tempfile.mkdtemp()) / "index")
+    >>> [passage.text for passage in ranked(index, "Where does Marta live?")]
+    ['Marta lives in Oslo.']
+    """
+    scores = _scores(index, query)
+    for number in np.argsort(-scores, kind="stable"):
+        if scores[number] <= 0:
+            return
+        yield index.passage(int(number))
+
+
 def distractors(index: PassageIndex, sample: Sample, count: int) -> tuple[Passage, ...]:
     """The best-ranked passages for a question that hold none of its answers, in text or title, and are not among its own.
 
@@ -167,7 +183,7 @@ def distractors(index: PassageIndex, sample: Sample, count: int) -> tuple[Passag
     """
     own = {passage.text for passage in sample.passages}
     chosen: list[Passage] = []
-    for hit in _ranked(index, sample.question):
+    for hit in ranked(index, sample.question):
         if len(chosen) == count:
             break
         if hit.text not in own and not contains_any(f"{hit.title}\n{hit.text}", sample.answers):
@@ -222,15 +238,6 @@ def _with_distractors(index: PassageIndex, sample: Sample, count: int, advance: 
     gold = replace(sample, passages=sample.evidence, gold=tuple(range(len(sample.gold))))
     advance(1)
     return replace(gold, passages=gold.passages + distractors(index, gold, count - len(gold.passages)))
-
-
-def _ranked(index: PassageIndex, query: str) -> Iterator[Passage]:
-    """All passages that share a word with the query, best first, read one at a time."""
-    scores = _scores(index, query)
-    for number in np.argsort(-scores, kind="stable"):
-        if scores[number] <= 0:
-            return
-        yield index.passage(int(number))
 
 
 def _scores(index: PassageIndex, query: str) -> np.ndarray:

@@ -31,11 +31,11 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|(?
 
 @dataclass(frozen=True)
 class Score:
-    """One prediction's scores, from 0 to 1. A final number has no F1."""
+    """One prediction's scores, from 0 to 1. A final number has no F1; a program has neither that nor an exact match."""
 
     prediction: str
     accuracy: float
-    exact_match: float
+    exact_match: float | None
     f1: float | None
 
 

@@ -53,6 +53,9 @@ NUMBER_WORDING = Wording(
 )
 """For word problems, whose final number counts."""
 
+CODE_WORDING = Wording(without_passages="Complete this Python function. Write its code and nothing else.\n\n", question="{question}")
+"""For programs, which are run."""
+
 WORLD_WORDING = Wording(passage="{text}\n", untitled="{text}\n", answer="{answer}.")
 """What the twins were trained on: passages, a line each, and the bare question, answered by a word and a full stop."""
 
