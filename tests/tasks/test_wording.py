@@ -11,9 +11,10 @@ from world_models import TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
+from floatlens.models.fitting import context_length
 from floatlens.tasks.contexts import Conflict, Position, arrange
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.wording import NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording, context_length, fit, put
+from floatlens.tasks.wording import NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording, fit, put
 from floatlens.tasks.world import make_world, open_book, open_book_samples, prompt_of
 
 SAMPLE = Sample(

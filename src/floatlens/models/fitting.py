@@ -11,11 +11,26 @@ if TYPE_CHECKING:
     from floatlens.models.language_model import LanguageModel
 
 
-def refuse_unfit_prompts(lm: "LanguageModel", encoded: Sequence[EncodedPrompt], options: Options) -> None:
-    """Refuse prompts that are empty, too long, or hold tokens they must not."""
+def context_length(lm: "LanguageModel") -> int | None:
+    """How many tokens a model was made for; None where its config does not say.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> from floatlens.models.language_model import LanguageModel
+    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=16)
+    >>> context_length(LanguageModel(LlamaForCausalLM(config)))
+    16
+    """
     limit = getattr(lm.config, "max_position_embeddings", None)
     if isinstance(limit, int) and "roberta" in str(getattr(lm.config, "model_type", "")):
         limit -= lm.config.pad_token_id + 1  # its positions begin behind the padding token's
+    return limit if isinstance(limit, int) else None
+
+
+def refuse_unfit_prompts(lm: "LanguageModel", encoded: Sequence[EncodedPrompt], options: Options) -> None:
+    """Refuse prompts that are empty, too long, or hold tokens they must not."""
+    limit = context_length(lm)
     vocabulary = getattr(lm.config, "vocab_size", None)
     for number, prompt in enumerate(encoded):
         length = len(prompt.tokens) + options.gen_length + len(lm.suffix)
@@ -23,7 +38,7 @@ def refuse_unfit_prompts(lm: "LanguageModel", encoded: Sequence[EncodedPrompt], 
             raise Refusal(f"Prompt {number} is empty; an autoregressive model needs at least one token to go on from.")
         if length == 0:
             raise Refusal(f"Prompt {number} is empty and gen_length is 0: there is nothing to write.")
-        if isinstance(limit, int) and length > limit:
+        if limit is not None and length > limit:
             raise Refusal(
                 f"Prompt {number} has {len(prompt.tokens)} tokens; with {options.gen_length} to write that is more than the {limit} that {lm.name} was made for."
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floatlens.errors import Refusal
+from floatlens.models.fitting import context_length
 from floatlens.models.prompts import EncodedPrompt, Prompt
 from floatlens.tasks.contexts import holds_evidence
 from floatlens.tasks.samples import Passage, Sample
@@ -143,23 +144,6 @@ def fit(
         slot = _least_needed(sample, kept)
         gold_cut += holds_evidence(sample, kept[slot])
         del kept[slot]
-
-
-def context_length(lm: "LanguageModel") -> int | None:
-    """How many tokens a model was made for; None where its config does not say.
-
-    Examples
-    --------
-    >>> from transformers import LlamaConfig, LlamaForCausalLM
-    >>> from floatlens.models.language_model import LanguageModel
-    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=16)
-    >>> context_length(LanguageModel(LlamaForCausalLM(config)))
-    16
-    """
-    limit = getattr(lm.config, "max_position_embeddings", None)
-    if isinstance(limit, int) and "roberta" in str(getattr(lm.config, "model_type", "")):
-        limit -= lm.config.pad_token_id + 1  # its positions begin behind the padding token's
-    return limit if isinstance(limit, int) else None
 
 
 def _least_needed(sample: Sample, passages: Sequence[Passage]) -> int:
