@@ -25,7 +25,7 @@ def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Calla
         yield lambda _count: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, console=Console(stderr=True, emoji=False), transient=True)
     task = bar.add_task(title, total=total)
     began = time.monotonic()
 

@@ -111,6 +111,14 @@ def test_likelihoods_are_set_against_what_was_removed_while_they_were_taken() ->
     assert only(found, "mean", model="arm", context="gold").estimate == pytest.approx(OTHER_GOLD.mean() - 3)
 
 
+def test_an_interval_of_likelihoods_ends_where_likelihoods_end() -> None:
+    few = summarise(table(rows("m", "gold", np.array([0.0, 2.9, 3.0]))), outcomes=["log_likelihood"])  # -3, -.1 and 0
+    one = only(few, "mean", model="m")
+    assert float(bootstrap(along(np.array([-3.0, -0.1, 0.0]))).high) > 0, "the bootstrap of three samples knows no end"
+    assert one.high == 0.0
+    assert one.low < -3.0 < one.estimate < 0.0
+
+
 def test_the_interaction_is_the_difference_of_what_two_models_gain() -> None:
     one = only(FOUND, "interaction")
     assert (one.model, one.other, one.context) == ("mdm", "arm", "gold")

@@ -45,4 +45,4 @@ def run() -> None:
 
 
 def _say(sentence: str) -> None:
-    Console(stderr=True).print(sentence, markup=False, highlight=False, soft_wrap=True)
+    Console(stderr=True, emoji=False).print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -37,7 +37,7 @@ def demo(
     from floatlens.progress import progress_bar
     from floatlens.report.claims_table import ONE_RUN, print_accuracies, print_claims, print_splits
 
-    console = Console()
+    console = Console(emoji=False)
     sizes = Sizes() if questions is None else Sizes(questions)
     found = run_study({"arm": arm, "mdm": mdm, "causal-mdm": causal_mdm}, into, sizes, seed, progress_bar, figures=figures)
     print_accuracies(console, found)

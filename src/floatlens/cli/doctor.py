@@ -47,6 +47,6 @@ def doctor(
     }
     for name, value in rows.items():
         table.add_row(name, escape(value))
-    Console().print(table)
+    Console(emoji=False).print(table)
     if found.obstacle:
         raise Refusal(found.obstacle)

@@ -56,7 +56,7 @@ def evaluate(
     steps: int = typer.Option(None, min=1, help="Denoising steps, at most; one a token by default."),
     batch_size: int = typer.Option(8, min=1, help="Prompts that run together; changes the speed, never the tokens."),
     seed: int = typer.Option(0, min=0, help="What questions of the world, random controls and mask sets are drawn from."),
-    into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, traces."),
+    into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, pictures, traces."),
     set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
     run_code: bool = typer.Option(
         False,
@@ -84,6 +84,7 @@ def evaluate(
     import polars as pl
 
     from floatlens.models.loading import load
+    from floatlens.report.evaluation_files import write_pictures
     from floatlens.report.evaluation_tables import print_evaluation
     from floatlens.tasks.conditions import complete, condition_of, plan, with_one_gold
     from floatlens.tasks.evaluation import evaluate as ask
@@ -92,7 +93,7 @@ def evaluate(
     from floatlens.tasks.recording import record
     from floatlens.tasks.registry import load_task
 
-    console = Console()
+    console = Console(emoji=False)
     refuse_taken_folder(into)
     if len({Path(name).name for name in model}) < len(model):
         raise Refusal(
@@ -157,8 +158,11 @@ def evaluate(
         if traced:
             pl.DataFrame(traced).write_csv(folder / "traces.csv")
     print_evaluation(console, table, summary)
-    what = "results.parquet, summary.csv and traces" if trace else "results.parquet and summary.csv"
-    say(console, f"Wrote {what} to {into}.")
+    pictures, not_drawn = write_pictures(into, table, summary)  # what was computed is safe by now
+    for reason in not_drawn:
+        say(console, reason)
+    names = ["results.parquet", "summary.csv", *(path.name for path in pictures), *(["traces"] if trace else [])]
+    say(console, f"Wrote {', '.join(names[:-1])} and {names[-1]} to {into}.")
 
 
 def say(console: Console, sentence: str) -> None:

@@ -55,7 +55,7 @@ def figures(
     from floatlens.report.figures.style import refuse_unknown_formats
     from floatlens.trace.trace import open_trace
 
-    console = Console()
+    console = Console(emoji=False)
     formats = [one.strip() for one in format_.split(",") if one.strip()]
     refuse_unknown_formats(formats)
     refuse_unknown_rule(rule, eps)

@@ -12,7 +12,7 @@ def models() -> None:
     from floatlens.models.checkpoint import BUNDLED
     from floatlens.models.families import FAMILIES
 
-    console = Console()
+    console = Console(emoji=False)
     table = Table(title="Families", title_justify="left", show_lines=True)
     for heading in ("family", "models", "runs as", "checked by"):
         table.add_column(heading, overflow="fold")

@@ -18,4 +18,4 @@ def show(
     from floatlens.report.terminal import print_trace
     from floatlens.trace.trace import open_trace
 
-    print_trace(Console(), open_trace(path), path, sample, group, prompt, top)
+    print_trace(Console(emoji=False), open_trace(path), path, sample, group, prompt, top)

@@ -57,7 +57,7 @@ def trace(
     from floatlens.trace.schema import make_detail
     from floatlens.trace.store import refuse_taken
 
-    console = Console()
+    console = Console(emoji=False)
     refuse_taken(output)
     prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
     if not prompts:

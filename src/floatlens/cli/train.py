@@ -51,7 +51,7 @@ def train(
     chosen = bundled_recipe(named) if recipe is None else read_recipe(recipe)
     folder = into or Path("twins-smoke" if smoke else "twins")
     kinds = [kind for kind in KINDS if not only or kind in only]
-    console = Console()
+    console = Console(emoji=False)
     takes = TAKES[named] if recipe is None else "how long depends on the recipe"
     _say(console, f"Training {', '.join(f'twin-{kind}' for kind in kinds)} into {folder}: {chosen.updates:,} updates each, {takes}.")
     _say(console, f"{_threads(torch.get_num_threads())}; the same weights come out again with as many only.")

@@ -143,7 +143,9 @@ def _tokenised(
     suffix: Sequence[int] = (),
 ) -> EncodedPrompt:
     """`own` are the spans that are the user's; everything else is the template's."""
-    encoded = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True)
+    encoded = tokenizer(
+        text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False
+    )  # lengths are checked where they matter
     tokens, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
     kept = len(tokens) - _closing(tokens, suffix)
     tokens, offsets = tokens[:kept], offsets[:kept]

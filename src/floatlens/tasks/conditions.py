@@ -188,7 +188,7 @@ def complete(samples: Sequence[Sample], contexts: "Sequence[str | Context | Cond
     >>> samples = [Sample(str(number), "Where?", ("Oslo",), (Passage("In Oslo."),) * number, gold=tuple(range(number))) for number in (1, 2)]
     >>> kept, left_out = complete(samples, ["noise:0,passages=2"])
     >>> [sample.id for sample in kept], left_out
-    (['2'], {'1': 'noise:0,passages=2 needs 2 gold passages, and sample 1 has 1. Ask for fewer passages, or give it more.'})
+    (['2'], {'1': 'noise:0,passages=2 needs 2 gold passages, and sample 1 has 1. Find more of them in a corpus, show fewer gold ones with gold=1, or leave such samples out.'})
     """
     asked = [condition_of(context).context for context in contexts]
     wanted = [GoldOnly(), *asked] if any(sample.gold for sample in samples) else asked

@@ -33,6 +33,7 @@ from floatlens.errors import Refusal
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import contains_any
 
+GOLD = "gold passages"
 LAYOUTS = ("one", "adjacent", "far")
 PASSAGES = 5
 """How many passages stand before a question where the context does not say."""
@@ -238,7 +239,7 @@ def arrange(sample: Sample, context: Context) -> tuple[Passage, ...]:
         case ClosedBook():
             return ()
         case GoldOnly():
-            return _first(sample.evidence, max(len(sample.gold), 1), sample, context, "gold passages")
+            return _first(sample.evidence, max(len(sample.gold), 1), sample, context, GOLD)
         case Retrieved(count):
             ranked = [passage for passage in sample.passages if not passage.conflicting]
             return _first(ranked, count, sample, context, "passages")
@@ -286,7 +287,7 @@ def _evidence(sample: Sample, context: Context, count: int | None = None) -> tup
         raise Refusal(
             f"{context.text} places {count} of the {len(sample.gold)} gold passages of sample {sample.id}, and they are needed together: not each holds an answer."
         )
-    return _first(sample.evidence, count, sample, context, "gold passages")
+    return _first(sample.evidence, count, sample, context, GOLD)
 
 
 def _others(sample: Sample, count: int, context: Context) -> tuple[Passage, ...]:
@@ -302,8 +303,9 @@ def _others(sample: Sample, count: int, context: Context) -> tuple[Passage, ...]
 
 def _first(passages: Sequence[Passage], count: int, sample: Sample, context: Context, what: str) -> tuple[Passage, ...]:
     if len(passages) < count:
+        fewer = "show fewer gold ones with gold=1" if isinstance(context, Noise) and what == GOLD else "ask for fewer passages"
         raise Refusal(
-            f"{context.text} needs {count} {what}, and sample {sample.id} has {len(passages)}. Ask for fewer passages, or give it more."
+            f"{context.text} needs {count} {what}, and sample {sample.id} has {len(passages)}. Find more of them in a corpus, {fewer}, or leave such samples out."
         )
     return tuple(passages[:count])
 

@@ -88,7 +88,7 @@ def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, nam
     if lm.tokenizer is None:
         raise Refusal(f"{lm.name} has no tokenizer, so it has no likelihood of an answer in words.")
     begins = prompt.text if not prompt.text or prompt.text[-1].isspace() else f"{prompt.text} "
-    encoded = lm.tokenizer(begins + answer, add_special_tokens=False, return_offsets_mapping=True)
+    encoded = lm.tokenizer(begins + answer, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     spans = list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
     tokens = tuple(token for token, (start, stop) in spans if stop > max(start, len(prompt.text)))
     if not tokens or any(start < len(prompt.text) < stop for _, (start, stop) in spans):

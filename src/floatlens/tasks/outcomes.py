@@ -14,11 +14,12 @@ sample, and all intervals are those of `floatlens.measures.resampling`: the samp
 | slope | by how much the outcome changes when the level goes from 0 to 1 (noise) or by 1 (position, masks): one slope a sample, then their mean |
 | slope difference | of the first model minus the second |
 
-Decided here: intervals end where scores do (an accuracy lies from 0 to 1); log-likelihoods are set against what was removed while they were taken, everything else against what was removed while the model wrote. What cannot be computed is NaN, and `reason` says why.
+Decided here: intervals end where scores do (an accuracy lies from 0 to 1, a log-likelihood below 0); log-likelihoods are set against what was removed while they were taken, everything else against what was removed while the model wrote. What cannot be computed is NaN, and `reason` says why.
 
 Refused: a table without an outcome, the same sample twice in a condition, conditions of one model that were asked of different samples, models that share none.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -36,6 +37,7 @@ from floatlens.tasks.contexts import ClosedBook, GoldOnly
 OUTCOMES = ("accuracy", "exact_match", "f1", "log_likelihood")
 BRACKETS = (ClosedBook.kind, GoldOnly.kind)
 _REACH = {"mean": (0, 1), "gain": (-1, 1), "damage": (-1, 1), "damage beyond control": (-1, 1), "interaction": (-2, 2)}
+_LIKELIHOODS_REACH = {"mean": (-math.inf, 0)}
 _CONDITION = ("context", "kind", "level", "intervention", "control")
 
 
@@ -255,7 +257,8 @@ def _outcome(quantity: str, outcome: str, found: xr.Dataset, **about: Any) -> Ou
     reason = str(found["reason"].item())
     if low == high and not reason:
         reason = "all samples agree, so the interval has no width; it says nothing about the next sample"
-    if outcome != "log_likelihood" and quantity in _REACH:  # what cannot be lies in no interval
-        least, most = _REACH[quantity]
+    reach = _LIKELIHOODS_REACH if outcome == "log_likelihood" else _REACH
+    if quantity in reach:  # what cannot be lies in no interval
+        least, most = reach[quantity]
         low, high = max(low, least) if low == low else low, min(high, most) if high == high else high
     return Outcome(quantity, outcome, estimate=estimate, low=low, high=high, samples=int(found["samples"]), reason=reason, **about)

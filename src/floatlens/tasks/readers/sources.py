@@ -44,7 +44,9 @@ def _hub_records(source: str) -> Iterator[Record]:
     try:
         datasets: Any = importlib.import_module("datasets")
     except ImportError:
-        raise Refusal(f"{source} needs the package `datasets`, which is not installed; pip install 'floatlens[hub]', or give a file.") from None
+        raise Refusal(
+            f"{source} needs the package `datasets`, which is not installed; pip install 'floatlens[hub]', or give a file."
+        ) from None
     try:
         rows = datasets.load_dataset(name, configuration or None, split=split, streaming=True)
         for number, row in enumerate(rows, 1):
