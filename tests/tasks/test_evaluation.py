@@ -1,13 +1,14 @@
 """Evaluations: what runs, in which order, and that every row is what asking that one question by itself gives."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from world_models import arm, mdm
+from world_models import TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
@@ -200,6 +201,20 @@ def test_what_was_cut_is_in_the_table_and_gold_stays() -> None:
     assert all(sample.evidence[0].text in prompt for sample, prompt in zip(samples, cut["prompt"], strict=True))
     gold = table.filter(pl.col("context") == "gold")
     assert gold["passages_cut"].sum() == gold["gold_cut"].sum() == 0
+
+
+def test_stored_prompts_of_two_models_differ_in_template_text_alone() -> None:
+    tokenizer = copy(TOKENIZER)
+    tokenizer.chat_template = "{% for message in messages %}[BOS]Here is: {{ message['content'] }}\nThat was. {% endfor %}"
+    samples = open_book_samples(3, passages=3)
+    plain, chatting = (
+        ask(lm, samples, ["position:2/3", "conflict,passages=3"]) for lm in (arm(), replace(mdm(), tokenizer=tokenizer, name="chatting"))
+    )
+    for without, templated in zip(plain.iter_rows(named=True), chatting.iter_rows(named=True), strict=True):
+        assert (without["sample"], without["context"]) == (templated["sample"], templated["context"])
+        assert templated["prompt"] == f"[BOS]Here is: {without['prompt']}\nThat was. "
+    raw = ask(replace(mdm(), tokenizer=tokenizer), samples, ["position:2/3", "conflict,passages=3"], chat=False)
+    assert raw["prompt"].to_list() == plain["prompt"].to_list()
 
 
 def test_an_answer_longer_than_the_generation_is_scored_as_far_as_it_goes() -> None:
