@@ -14,6 +14,7 @@ Columns: `model`, `sample`, `context` (as text), `kind` and `level` (what is var
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -26,6 +27,7 @@ from floatlens.models.writing import Generation
 from floatlens.progress import progress_bar
 from floatlens.tasks.conditions import Condition, plan
 from floatlens.tasks.contexts import Context, arrange
+from floatlens.tasks.kept_conditions import fingerprint, name_of, put_by, take_up
 from floatlens.tasks.likelihood import DRAWS, Likelihood, continuation, log_likelihoods, refuse_without_likelihood
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import Scorer, score_text
@@ -76,6 +78,12 @@ class _Settings:
     chat: bool | None
     options: dict[str, Any]
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What rows depend on besides model, condition and prompts; how many run together is not part of it."""
+        functions = {name: None if one is None else _named(one) for name, one in (("scorer", self.scorer), ("shortcut", self.shortcut))}
+        return {name: value for name, value in vars(self).items() if name not in (*functions, "batch_size")} | functions
+
 
 def evaluate(
     lm: LanguageModel,
@@ -95,6 +103,7 @@ def evaluate(
     likelihood: bool = False,
     draws: int = DRAWS,
     chat: bool | None = None,
+    keep: Path | None = None,
     progress: bool = True,
     **options: Any,
 ) -> pl.DataFrame:
@@ -122,6 +131,8 @@ def evaluate(
         Whether the log-likelihood of the first answer is taken as well, and from how many mask sets at most.
     chat
         Whether prompts go through the chat template; by default where there is one.
+    keep
+        A folder for conditions that are done: the same call after one that was stopped goes on from them. By default nothing is kept.
     progress
         Show a progress bar.
     options
@@ -153,7 +164,8 @@ def evaluate(
     shown = {condition.context: [arrange(sample, condition.context) for sample in samples] for condition in conditions}
     order = _by_longest_prompt(samples, list(shown.values()), wording)
     fitted: dict[tuple[Context, int | None], list[Fitted]] = {}
-    rows: list[dict[str, Any]] = []
+    tables: list[pl.DataFrame] = []
+    model = "" if keep is None else fingerprint(lm)
     with progress_bar(len(conditions) * len(samples), f"Asking {lm.name}", show=progress) as advance:
         for condition in conditions:
             prompts = (condition.context, condition.masks)
@@ -161,8 +173,15 @@ def evaluate(
                 length = condition.masks or gen_length
                 passages = shown[condition.context]
                 fitted[prompts] = [fit(lm, sample, passages[at], wording, length, chat) for at, sample in enumerate(samples)]
-            rows += _ask(lm, samples, condition, fitted[prompts], order, settings, advance)
-    return pl.DataFrame(rows, schema=SCHEMA)
+            asked = [(sample.id, one.encoded.text, *sample.answers) for sample, one in zip(samples, fitted[prompts], strict=True)]
+            name = name_of(model, condition.name, asked, settings.told)
+            rows = take_up(keep, name)
+            if rows is None:
+                rows = put_by(keep, name, _ask(lm, samples, condition, fitted[prompts], order, settings, advance))
+            else:
+                advance(len(samples))
+            tables.append(rows)
+    return pl.concat(tables)
 
 
 def _ask(
@@ -173,7 +192,7 @@ def _ask(
     order: Sequence[int],
     settings: _Settings,
     advance: Callable[[int], None],
-) -> list[dict[str, Any]]:
+) -> pl.DataFrame:
     """All samples under one condition, batch by batch; rows in the order of the samples."""
     rows: dict[int, dict[str, Any]] = {}
     for first in range(0, len(order), settings.batch_size):
@@ -191,7 +210,7 @@ def _ask(
         for place, at in enumerate(batch):
             rows[at] = _row(lm, samples[at], condition, fitted[at], written[place], likely[place], settings)
         advance(len(batch))
-    return [rows[at] for at in range(len(samples))]
+    return pl.DataFrame([rows[at] for at in range(len(samples))], schema=SCHEMA)
 
 
 def _run(
@@ -257,6 +276,12 @@ def _row(
         "gold_cut": fitted.gold_cut,
         "gen_length": condition.masks or settings.gen_length,
     }
+
+
+def _named(function: Any) -> str:
+    """A function's name, with the arguments that are given already."""
+    inner = getattr(function, "func", function)
+    return f"{inner.__module__}.{inner.__qualname__} {getattr(function, 'args', ())}"
 
 
 def _by_longest_prompt(samples: Sequence[Sample], shown: Sequence[Sequence[Sequence[Passage]]], wording: Wording) -> list[int]:

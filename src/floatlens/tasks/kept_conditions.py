@@ -1,0 +1,83 @@
+"""Keep the conditions of an evaluation that are done, so that one that was stopped goes on where it was.
+
+Each condition is one Parquet file, named by a hash of everything its rows depend on: the model's weights (the sum and a sample of every tensor), the prompts with their answers, the settings and the version of
+floatlens. Other settings, another model or other questions have other names, so nothing stale is ever taken up; a file has its name only when it is whole.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from floatlens._version import __version__
+from floatlens.models.language_model import LanguageModel
+
+SAMPLED = 64  # numbers of each tensor
+
+
+def take_up(folder: Path | None, name: str) -> pl.DataFrame | None:
+    """The rows that are kept under a name; None if there are none, or no folder.
+
+    Examples
+    --------
+    >>> take_up(None, "a") is None
+    True
+    """
+    file = None if folder is None else folder / f"{name}.parquet"
+    return pl.read_parquet(file) if file is not None and file.exists() else None
+
+
+def put_by(folder: Path | None, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows, kept under a name where there is a folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "kept"
+    >>> rows = put_by(folder, "a", pl.DataFrame({"x": [1, 2]}))
+    >>> rows.equals(take_up(folder, "a"))
+    True
+    """
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f".{name}.{os.getpid()}"
+        rows.write_parquet(unfinished)
+        unfinished.replace(folder / f"{name}.parquet")
+    return rows
+
+
+def fingerprint(lm: LanguageModel) -> str:
+    """A hash of a model: how it writes, the names and shapes of its tensors, evenly spaced numbers of each and their sum.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> one, other = (LanguageModel(nn.Linear(3, 3)) for _ in range(2))
+    >>> fingerprint(one) == fingerprint(one), fingerprint(one) == fingerprint(other)
+    (True, False)
+    """
+    how = (lm.name, lm.family, lm.sampler, lm.row_offset, lm.mask_token_id, lm.end_tokens, lm.suffix, lm.sampler_defaults)
+    digest = hashlib.sha256(repr(how).encode())
+    for name, tensor in lm.module.state_dict().items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        flat = tensor.detach().flatten()
+        digest.update(flat[:: max(1, len(flat) // SAMPLED)].double().cpu().numpy().tobytes())
+        digest.update(repr(flat.sum(dtype=torch.float64).item()).encode())
+    return digest.hexdigest()
+
+
+def name_of(model: str, condition: str, prompts: Sequence[tuple[str, ...]], settings: Mapping[str, Any]) -> str:
+    """The name under which a condition is kept: a hash of what it depends on.
+
+    Examples
+    --------
+    >>> name_of("m", "gold", [("Where?", "Oslo")], {"seed": 0}) == name_of("m", "gold", [("Where?", "Oslo")], {"seed": 1})
+    False
+    """
+    told = json.dumps([__version__, model, condition, [*prompts], {name: str(value) for name, value in settings.items()}])
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
