@@ -60,11 +60,13 @@ def test_two_models_one_table_with_brackets_controls_and_traces(floatlens: Calla
     assert dict(table.schema) == SCHEMA
     assert len(table) == 2 * 3 * (2 + 2 * 4)
     assert table["context"].unique(maintain_order=True).to_list() == ["closed-book", "gold", "noise:0,passages=2", "noise:0.5,passages=2"]
-    assert {"closed-book *", "gold *", "mask-anchors:1", "control: as many keys", "control: as much attention"} <= {
+    assert {"closed-book *", "gold *", "mask-anchors:1", "as many keys", "as much attention"} <= {
         line.split("  ")[0].strip() for line in (line.strip() for line in said.splitlines())
     }
     assert "shortcut" in said
     assert "No passage was cut." in said
+    assert "Wrote results.parquet, summary.csv, contexts.svg, interventions.svg and traces to out." in said
+    assert {"contexts.svg", "interventions.svg"} <= {path.name for path in Path("out").iterdir()}
     summary = list(csv.DictReader(Path("out/summary.csv").read_text().splitlines()))
     means = {
         (row["model"], row["context"], row["intervention"], row["control"]): row
@@ -165,3 +167,14 @@ def test_nothing_is_replaced(floatlens: Callable[..., Ran], folder: Path) -> Non
     assert code == 2
     assert "There is something at taken already" in error
     assert [path.name for path in (folder / "taken").iterdir()] == ["notes.txt"]
+
+
+def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(floatlens: Callable[..., Ran], folder: Path) -> None:
+    unfinished = folder / ".again.unfinished"
+    words = ["eval", "-m", "tiny-arm", "-t", "plain", "-d", "mine.jsonl", "--no-likelihood", "--gen-length", 2, "--into", "again"]
+    unfinished.mkdir()
+    code, said, error = floatlens(*words)
+    assert code == 0, error
+    assert "Going on from what was done when the last run into again stopped." in said
+    assert not unfinished.exists()
+    assert (folder / "again" / "results.parquet").exists()

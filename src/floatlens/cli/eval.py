@@ -69,7 +69,7 @@ def evaluate(
     device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
 ) -> None:
-    """Ask questions with and without passages: noise, position, layout, conflict, interventions with their controls. Closed-book and gold-only always run beside them.
+    """Ask questions with and without passages: noise, position, layout, conflict, interventions with their controls. Closed-book and gold-only always run beside them. A run that was stopped goes on when the same command is given again.
 
     Examples:
 
@@ -124,6 +124,9 @@ def evaluate(
     said = f"{len(chosen.samples)} questions under {len(planned)} conditions for {len(model)} model{'s' * (len(model) != 1)}."
     say(console, said)
     length, chat = gen_length or chosen.gen_length, False if raw else None
+    unfinished = into.parent / f".{into.name}.unfinished"
+    if unfinished.exists():
+        say(console, f"Going on from what was done when the last run into {into} stopped.")
     with folder_when_done(into) as folder:
         tables, traced = [], []
         for name in model:
@@ -144,6 +147,7 @@ def evaluate(
                     seed=seed,
                     likelihood=likelihood,
                     chat=chat,
+                    keep=unfinished,
                     **options,
                 )
             )
@@ -157,6 +161,7 @@ def evaluate(
         as_table(summary).write_csv(folder / "summary.csv")
         if traced:
             pl.DataFrame(traced).write_csv(folder / "traces.csv")
+    shutil.rmtree(unfinished, ignore_errors=True)
     print_evaluation(console, table, summary)
     pictures, not_drawn = write_pictures(into, table, summary)  # what was computed is safe by now
     for reason in not_drawn:

@@ -7,7 +7,6 @@ condition by condition, and all rules.
 import math
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +15,7 @@ from floatlens.claims.estimates import Estimate
 from floatlens.claims.evidence import TWINS
 from floatlens.claims.findings import Findings
 from floatlens.claims.verdicts import Part, Verdict, outcome_of
+from floatlens.report.tables import narrow_table, number, with_interval
 
 ONE_RUN = "One training run of each twin: intervals are over prompts, not over trainings. Another training could differ by more than the intervals say."
 STYLES = {"holds": "green", "fails": "red", "cannot be said": "yellow"}
@@ -42,7 +42,7 @@ def print_splits(console: Console, found: Findings) -> None:
     """Every difference between ARM and MDM, with what it follows."""
     table = _table("ARM minus MDM", "whole", "objective", "mask", "follows")
     for split in found.splits:
-        table.add_row(Text(split.quantity), *map(with_interval, (split.whole, split.objective, split.mask)), Text(split.follows))
+        table.add_row(Text(split.quantity), *map(_estimate, (split.whole, split.objective, split.mask)), Text(split.follows))
     console.print(table)
 
 
@@ -50,7 +50,7 @@ def print_accuracies(console: Console, found: Findings) -> None:
     """How often each twin is right in every context, with the shortcut beside it."""
     table = _table("right in", *TWINS, "shortcut", "n")
     for row in found.accuracies:
-        table.add_row(Text(row.context), *(with_interval(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions))
+        table.add_row(Text(row.context), *(_estimate(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions))
     console.print(table)
 
 
@@ -64,19 +64,19 @@ def claims_markdown(found: Findings) -> str:
         for verdict in found.verdicts
         for place, part in enumerate(verdict.parts)
     ]
-    split = [[one.quantity, *map(with_interval, (one.whole, one.objective, one.mask)), one.follows] for one in found.splits]
+    split = [[one.quantity, *map(_estimate, (one.whole, one.objective, one.mask)), one.follows] for one in found.splits]
     masked = [
         [
             row.experiment,
             row.twin,
             str(row.keys),
             row.what,
-            *map(with_interval, (row.outcome, row.removed, row.damage, row.damage_per_removed)),
+            *map(_estimate, (row.outcome, row.removed, row.damage, row.damage_per_removed)),
         ]
         for row in found.masking
     ]
     right = [
-        [row.context, *(with_interval(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions)]
+        [row.context, *(_estimate(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions)]
         for row in found.accuracies
     ]
     return "\n".join(
@@ -96,36 +96,12 @@ def claims_markdown(found: Findings) -> str:
     )
 
 
-def number(value: float) -> str:
-    """Three digits that matter, or a dash.
-
-    Examples
-    --------
-    >>> [number(one) for one in (0.0123, -0.5, 0.0, 38.61, float("nan"))]
-    ['.012', '-.500', '0', '38.6', '-']
-    """
-    if math.isnan(value):
-        return "-"
-    size = abs(value)
-    if size < 5e-4:
-        return "0"
-    text = f"{value:.{3 if size < 0.9995 else 2 if size < 10 else 1 if size < 100 else 0}f}"
-    return text.replace("0.", ".", 1) if size < 0.9995 else text
-
-
-def with_interval(found: Estimate) -> str:
-    """A number and its interval.
-
-    Examples
-    --------
-    >>> with_interval(Estimate(0.5, 0.25, 0.75, 9))
-    '.500 [.250, .750]'
-    """
-    return number(found.value) if math.isnan(found.low) else f"{number(found.value)} {_interval(found)}"
+def _estimate(found: Estimate) -> str:
+    return with_interval(found.value, found.low, found.high)
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = narrow_table()
     for place, heading in enumerate(headings):
         table.add_column(heading, min_width=16 if place == 0 else None, overflow="fold", justify="right" if place else "left")
     return table

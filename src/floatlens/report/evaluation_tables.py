@@ -1,27 +1,24 @@
-"""An evaluation in the terminal: every condition with its interval, brackets first, and what follows from them.
+"""An evaluation in the terminal: what every condition scores, brackets first; what passages gain; what interventions cost beyond their controls; how models differ.
 
-Nothing is computed here that `floatlens.tasks.outcomes` does not offer, but for plain means of what stands beside a score: its shortcut, what was removed, what was cut.
+Nothing is computed here that `floatlens.tasks.outcomes` does not offer, but for plain means of what stands beside a score: its shortcut, what was removed, what was cut. Exact match, F1 and damage per removed attention are left out
+where there is no room, which is said; `summary.csv` has them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from floatlens.report.tables import _narrow_table, _number, _with_interval
+from floatlens.report.fitting_tables import Column, print_fitting
+from floatlens.report.model_names import short_names
+from floatlens.report.tables import note_mark, number, print_notes, with_interval
 from floatlens.tasks.outcomes import BRACKETS, Outcome
 
-COMPARISONS = {
-    "gain": "gain over {reference}",
-    "damage": "damage",
-    "damage beyond control": "damage beyond the control",
-    "interaction": "gain over {reference}, {model} minus {other}",
-    "slope": "change with the level",
-    "slope difference": "change with the level, {model} minus {other}",
-}
-"""The quantities of a summary that compare conditions, in words."""
+HEADINGS = {"accuracy": "accuracy", "log_likelihood": "log likelihood", "exact_match": "exact match", "f1": "F1"}
+ALWAYS = ("accuracy", "log_likelihood")
+CONTROLS = {"count": "as many keys", "mass": "as much attention", "heads": "as many heads"}
+UNITS = {"noise": "from 0 to 1", "position": "a slot later", "retrieved": "a passage more", "masks": "a mask more"}
+REMOVED = {"accuracy": "removed", "log_likelihood": "likelihood_removed"}
 
 
 def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[Outcome]) -> None:
@@ -33,118 +30,156 @@ def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[O
     >>> rows = [dict(model="m", sample=str(at), context="gold", kind="gold", level=None, intervention="", control="", accuracy=1.0, removed=None,
     ...              likelihood_removed=None, shortcut=None, passages=1, passages_cut=0, gold_cut=0) for at in range(3)]
     >>> table = pl.DataFrame(rows, schema_overrides={"level": pl.Float64, "removed": pl.Float64, "shortcut": pl.Float64})
-    >>> print_evaluation(Console(width=60), table, summarise(table, outcomes=["accuracy"]))  # doctest: +ELLIPSIS
-    3 samples...
+    >>> print_evaluation(Console(width=80), table, summarise(table, outcomes=["accuracy"]))  # doctest: +ELLIPSIS
+    3 questions. Means with 95 % intervals over questions; accuracies from 0 to 1.
+    Brackets, which always run unedited, are marked *.
+    ...
+    No passage was cut.
     """
-    samples = table.n_unique("sample")
-    console.print(
-        f"{samples} sample{'s' * (samples != 1)}. Means with 95 % intervals over samples; brackets (always run, unedited) are marked *.",
-        highlight=False,
-    )
-    notes: list[str] = []
-    for model in table["model"].unique(maintain_order=True):
-        console.print(_conditions(model, table.filter(pl.col("model") == model), outcomes, notes))
-    for outcome in ("accuracy", "log_likelihood"):
-        found = [one for one in outcomes if one.outcome == outcome]
-        if any(one.quantity in COMPARISONS for one in found):
-            console.print(_comparisons(outcome, found, notes))
-    for number, note in enumerate(notes, start=1):
-        console.print(f"({number}) {note}", style="dim", markup=False, highlight=False)
-    _print_cuts(console, table)
+    _print_head(console, table, {one.outcome for one in outcomes})
+    by_model = {str(model): rows for (model,), rows in table.group_by("model", maintain_order=True)}
+    names, notes = short_names(by_model), list[str]()
+    left_out = print_fitting(console, [(model, _scores(model, rows, outcomes, notes)) for model, rows in by_model.items()])
+    print_fitting(console, list(_gains(outcomes, names, notes)))
+    left_out += print_fitting(console, list(_damages(by_model, outcomes, names, notes)))
+    slopes = [one for one in outcomes if one.quantity in ("slope", "slope difference") and one.outcome in ALWAYS]
+    print_fitting(console, [("Change with the level", _slopes(slopes, names, notes))] if slopes else [])
+    print_notes(console, notes)
+    if left_out:
+        console.print(f"Not shown here, but in summary.csv: {', '.join(left_out)}.", style="dim", highlight=False)
+    _print_cuts(console, table, names)
 
 
-def _conditions(model: str, rows: pl.DataFrame, outcomes: Sequence[Outcome], notes: list[str]) -> Table:
-    shown = [name for name in ("accuracy", "exact_match", "f1", "log_likelihood") if any(one.outcome == name for one in outcomes)]
-    means = {
-        (one.outcome, one.context, one.intervention, one.control): one for one in outcomes if one.quantity == "mean" and one.model == model
-    }
-    table = _narrow_table(escape(model))
-    table.add_column("context", no_wrap=True)
-    for name in shown:
-        table.add_column(name.replace("_", " "), no_wrap=True)
-        if name == "accuracy" and rows["shortcut"].is_not_null().any():
-            table.add_column("shortcut", justify="right")
-    if rows["removed"].is_not_null().any():
-        table.add_column("removed", justify="right")
-    for (context, intervention, control), own in rows.group_by("context", "intervention", "control", maintain_order=True):
-        cells = [_named(str(context), str(intervention), str(control))]
-        for name in shown:
-            one = means.get((name, str(context), str(intervention), str(control)))
-            cells.append("-" if one is None else _interval(one, notes))
-            if name == "accuracy" and rows["shortcut"].is_not_null().any():
-                cells.append(_mean(own["shortcut"]))
-        if rows["removed"].is_not_null().any():
-            cells.append(_mean(own["removed"]))
-        table.add_row(*map(escape, cells))
-    return table
+def _print_head(console: Console, table: pl.DataFrame, taken: set[str]) -> None:
+    questions = table["sample"].n_unique()
+    units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in taken)
+    sentences = [
+        f"{questions} question{'s' * (questions != 1)}. Means with 95 % intervals over questions; {units}.",
+        "Brackets, which always run unedited, are marked *.",
+        *["Below each intervention stand its controls, which hit random others."] * (table["control"] != "").any(),
+    ]
+    console.print("\n".join(sentences), end="\n\n", highlight=False)
+
+
+def _scores(model: str, rows: pl.DataFrame, outcomes: Sequence[Outcome], notes: list[str]) -> list[Column]:
+    means = {(one.outcome, *_condition(one)): one for one in outcomes if one.quantity == "mean" and one.model == model}
+    conditions = rows.select("context", "intervention", "control").unique(maintain_order=True).rows()
+    columns = [Column("context", [_named(*condition) for condition in conditions])]
+    for outcome, heading in HEADINGS.items():
+        if any(name == outcome for name, *_ in means):
+            cells = [_cell(means.get((outcome, *condition)), notes) for condition in conditions]
+            columns.append(Column(heading, cells, optional=outcome not in ALWAYS))
+    if rows["shortcut"].is_not_null().any():
+        columns.insert(2, Column("shortcut", [_mean(_of(rows, *condition), "shortcut") for condition in conditions], right=True))
+    return columns
+
+
+def _gains(outcomes: Sequence[Outcome], names: Mapping[str, str], notes: list[str]) -> Iterator[tuple[str, list[Column]]]:
+    """What each model gains, then how much more one gains than the other: the model-by-context interaction."""
+    found = [one for one in outcomes if one.quantity in ("gain", "interaction") and one.outcome in ALWAYS]
+    for model, other in dict.fromkeys((one.model, one.other) for one in found):
+        own = {(one.outcome, one.context): one for one in found if (one.model, one.other) == (model, other)}
+        contexts = list(dict.fromkeys(context for _, context in own))
+        columns = [Column("context", [f"{context} *" if context in BRACKETS else context for context in contexts])]
+        for outcome in ALWAYS:
+            row = [own.get((outcome, context)) for context in contexts]
+            if any(row):
+                columns.append(Column(HEADINGS[outcome], [_cell(one, notes) for one in row]))
+            if any(one and one.p_value is not None for one in row):
+                columns.append(Column("p", ["" if one is None or one.p_value is None else number(one.p_value) for one in row], right=True))
+        over = f"over {next(iter(own.values())).reference}"
+        if other:
+            yield f"How much more {names[model]} gains {over} than {names[other]} (below 0: less; p by permutation)", columns
+        else:
+            yield f"{names[model]}: gain {over}", columns
+
+
+def _damages(
+    by_model: Mapping[str, pl.DataFrame], outcomes: Sequence[Outcome], names: Mapping[str, str], notes: list[str]
+) -> Iterator[tuple[str, list[Column]]]:
+    """What each intervention costs in each context, its controls below it."""
+    for model, rows in by_model.items():
+        for outcome in ALWAYS:
+            own = [one for one in outcomes if (one.model, one.outcome) == (model, outcome)]
+            damage, beyond, per_removed = (
+                {_condition(one): one for one in own if one.quantity == quantity}
+                for quantity in ("damage", "damage beyond control", "damage per removed")
+            )
+            lines: list[tuple[str, ...]] = []
+            for context in dict.fromkeys(context for context, *_ in damage):
+                lines.append((context, "", "", "", ""))
+                for condition in (one for one in damage if one[0] == context):
+                    removed = _mean(_of(rows, *condition), REMOVED[outcome], 100)
+                    numbers = (_cell(found.get(condition), notes) for found in (damage, beyond, per_removed))
+                    lines.append((_named(*condition), removed, *numbers))
+            if lines:
+                called, removed, lost, further, ratio = zip(*lines, strict=True)
+                yield (
+                    f"{names[model]}: damage to {HEADINGS[outcome]}, unedited minus edited",
+                    [
+                        Column("intervention", called),
+                        Column("removed\nattention", [f"{text} %" if text not in ("", "-") else text for text in removed], right=True),
+                        Column("damage", lost),
+                        Column("damage beyond\nthe control", further),
+                        Column("damage per\nremoved attention", ratio, optional=True),
+                    ],
+                )
+
+
+def _slopes(found: Sequence[Outcome], models: Mapping[str, str], notes: list[str]) -> list[Column]:
+    """How outcomes change with the level, by kind of context: each model, then differences between them."""
+    cells: dict[str, list[str]] = {outcome: [] for outcome in ALWAYS if any(one.outcome == outcome for one in found)}
+    names = []
+    for series in dict.fromkeys(one.context for one in found):
+        kind = "masks" if series.endswith(",masks") else series.partition(",")[0].partition("/")[0]
+        own = [one for one in found if one.context == series]
+        rows = list(dict.fromkeys((one.model, one.other) for one in own))
+        names.append(f"{series}, {UNITS[kind]}")
+        names += [f"  {models[one]}" + (f" minus {models[other]}" if other else "") for one, other in rows]
+        for outcome, column in cells.items():
+            by_models = {(one.model, one.other): one for one in own if one.outcome == outcome}
+            column += ["", *(_cell(by_models.get(pair), notes) for pair in rows)]
+    return [Column("", names), *(Column(HEADINGS[outcome], column) for outcome, column in cells.items())]
+
+
+def _print_cuts(console: Console, table: pl.DataFrame, names: Mapping[str, str]) -> None:
+    """What was cut, by context; said even where it is nothing."""
+    unedited = table.filter(pl.col("intervention") == "")
+    cut = unedited.filter(pl.col("passages_cut") > 0)
+    if not len(cut):
+        console.print("No passage was cut.", highlight=False)
+    for (model, context), own in cut.group_by("model", "context", maintain_order=True):
+        asked = len(unedited.filter((pl.col("model") == model) & (pl.col("context") == context)))
+        gold = len(own.filter(pl.col("gold_cut") > 0))
+        console.print(
+            f"{names[str(model)]}, {context}: passages were cut from {len(own)} of {asked} prompts, a gold one from {gold} ({100 * gold / asked:.1f} %), to fit the model's context.",
+            highlight=False,
+            markup=False,
+        )
 
 
 def _named(context: str, intervention: str, control: str) -> str:
     if not intervention:
         return f"{context} *" if context in BRACKETS else context
-    return f"  {intervention}" if not control else f"    control: {_control(control)}"
+    return f"  {intervention}" if not control else f"    {CONTROLS.get(control, control)}"
 
 
-def _control(control: str) -> str:
-    return {"count": "as many keys", "mass": "as much attention", "heads": "as many heads"}.get(control, control)
+def _condition(one: Outcome) -> tuple[str, str, str]:
+    return one.context, one.intervention, one.control
 
 
-def _comparisons(outcome: str, found: Sequence[Outcome], notes: list[str]) -> Table:
-    compared = [one for one in found if one.quantity in COMPARISONS]
-    table = _narrow_table(f"What that comes to: {outcome.replace('_', ' ')}")
-    for name in ("model", "what", "context", "under", "difference"):
-        table.add_column(name, no_wrap=name == "difference")
-    ratios = {_of(one): one for one in found if one.quantity == "damage per removed"}
-    if ratios:
-        table.add_column("per removed attention", no_wrap=True)
-    table.add_column("p", justify="right", no_wrap=True)
-    for one in compared:
-        what = COMPARISONS[one.quantity].format(reference=one.reference, model=_short(one.model), other=_short(one.other))
-        under = f"{one.intervention}{', ' if one.control else ''}{_control(one.control)}" if one.intervention else ""
-        cells = ["" if one.other else _short(one.model), what, one.context, under, _interval(one, notes)]
-        if ratios:
-            cells.append(_interval(ratios[_of(one)], notes) if one.quantity == "damage" else "")
-        table.add_row(*map(escape, [*cells, "" if one.p_value is None else _number(one.p_value)]))
-    return table
+def _of(rows: pl.DataFrame, context: str, intervention: str, control: str) -> pl.DataFrame:
+    return rows.filter((pl.col("context") == context) & (pl.col("intervention") == intervention) & (pl.col("control") == control))
 
 
-def _of(one: Outcome) -> tuple[str, str, str, str]:
-    return one.model, one.context, one.intervention, one.control
-
-
-def _interval(one: Outcome, notes: list[str]) -> str:
-    return _with_interval(one.estimate, one.low, one.high) + _note(one, notes)
-
-
-def _short(model: str) -> str:
-    """The last part of a model's name: folders are long."""
-    return model.rstrip("/").rpartition("/")[2]
-
-
-def _note(one: Outcome, notes: list[str]) -> str:
-    if not one.reason:
+def _cell(one: Outcome | None, notes: list[str]) -> str:
+    """A number with its interval; alone, with a note, where the interval has no width or does not exist."""
+    if one is None:
         return ""
-    if one.reason not in notes:
-        notes.append(one.reason)
-    return f" ({notes.index(one.reason) + 1})"
+    text = number(one.estimate) if one.low == one.high else with_interval(one.estimate, one.low, one.high)
+    return text + note_mark(one.reason, notes)
 
 
-def _mean(values: pl.Series) -> str:
-    mean = values.mean()
-    return _number(mean) if isinstance(mean, float) else "-"
-
-
-def _print_cuts(console: Console, table: pl.DataFrame) -> None:
-    """What was cut, by context; said even where it is nothing."""
-    cut = table.filter((pl.col("passages_cut") > 0) & (pl.col("intervention") == ""))
-    if not len(cut):
-        console.print("No passage was cut.", highlight=False)
-    for (model, context), own in cut.group_by("model", "context", maintain_order=True):
-        everyone = len(table.filter((pl.col("model") == model) & (pl.col("context") == context) & (pl.col("intervention") == "")))
-        gold = len(own.filter(pl.col("gold_cut") > 0))
-        console.print(
-            f"{model}, {context}: passages were cut from {len(own)} of {everyone} prompts, a gold one from {gold} ({100 * gold / everyone:.1f} %), to fit the model's context.",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+def _mean(rows: pl.DataFrame, column: str, times: float = 1) -> str:
+    mean = rows[column].mean()
+    return number(times * mean) if isinstance(mean, float) else "-"

@@ -21,7 +21,7 @@ def print_findings(console: Console, summary: Summary, findings: Sequence[Findin
     """A table for each query group, one for what has none, and why numbers are missing."""
     said = summary.about
     console.print(
-        f"{said['model']} ({said['family']}): {_prompts(len(set(summary.prompts)))}, anchors by {said['rule']} > {_number(said['eps'])}. "
+        f"{said['model']} ({said['family']}): {_prompts(len(set(summary.prompts)))}, anchors by {said['rule']} > {number(said['eps'])}. "
         "Means over prompts, steps and heads with 95 % intervals; null: what even attention or chance would give.\n",
         highlight=False,
     )
@@ -30,13 +30,14 @@ def print_findings(console: Console, summary: Summary, findings: Sequence[Findin
         rows = [finding for finding in findings if finding.group == group]
         if rows:
             console.print(_table(f"{group.capitalize()} rows" if group else "The answer's rows; masked against unmasked rows", rows, notes))
-    _print_notes(console, notes, summary.skipped)
+    print_notes(console, notes)
+    _print_skipped(console, summary.skipped)
 
 
 def _table(title: str, findings: Sequence[Finding], notes: list[str]) -> Table:
     by_depth = {(finding.measure, finding.part, finding.depth): finding for finding in findings}
     columns = list(dict.fromkeys(finding.depth for finding in findings if finding.depth != "all"))
-    table = _narrow_table(title)
+    table = narrow_table(title)
     table.add_column("")
     if any(finding.depth == "all" for finding in findings):
         table.add_column("all layers", no_wrap=True)
@@ -56,13 +57,22 @@ def _table(title: str, findings: Sequence[Finding], notes: list[str]) -> Table:
         for part in parts:
             whole = by_depth.get((measure, part, "all"))
             thirds = [by_depth.get((measure, part, depth)) for depth in columns]
-            cells = [_with_interval(whole.value, whole.low, whole.high) + _note(whole, notes), _number(whole.null)] if whole else []
+            cells = (
+                [with_interval(whole.value, whole.low, whole.high) + note_mark(whole.reason, notes), number(whole.null)] if whole else []
+            )
             name = f"  {part}" if part else _named(measure, unit)
-            table.add_row(Text(name), *cells, *(_number(one.value) if one else "" for one in thirds))
+            table.add_row(Text(name), *cells, *(number(one.value) if one else "" for one in thirds))
     return table
 
 
-def _narrow_table(title: str | None = None) -> Table:
+def narrow_table(title: str | None = None) -> Table:
+    """A table without frames, for terminals of 80 columns.
+
+    Examples
+    --------
+    >>> narrow_table("Masked rows").title
+    'Masked rows'
+    """
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
 
 
@@ -78,7 +88,7 @@ def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequenc
         f"a: {names[0]}   b: {names[1]}   ({how})\nPredicting rows on prompt keys, rescaled to the prompt. Means with 95 % intervals; null in brackets; p by permutation; all layers (--csv and --json also have the thirds of the depth).\n",
         highlight=False,
     )
-    table = _narrow_table()
+    table = narrow_table()
     table.add_column("")
     for name in ("a", "b", "a - b"):
         table.add_column(name, no_wrap=True)
@@ -89,13 +99,14 @@ def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequenc
             continue
         table.add_row(
             Text(_named(one.measure, one.unit)),
-            f"{_number(one.a)} ({_number(one.a_null)})",
-            f"{_number(one.b)} ({_number(one.b_null)})",
-            _with_interval(one.difference, one.low, one.high) + _note(one, notes),
-            _number(one.p_value),
+            f"{number(one.a)} ({number(one.a_null)})",
+            f"{number(one.b)} ({number(one.b_null)})",
+            with_interval(one.difference, one.low, one.high) + note_mark(one.reason, notes),
+            number(one.p_value),
         )
     console.print(table)
-    _print_notes(console, notes, skipped)
+    print_notes(console, notes)
+    _print_skipped(console, skipped)
 
 
 def as_csv(rows: Sequence[Finding] | Sequence[Contrast]) -> str:
@@ -120,18 +131,35 @@ def as_json(about: dict[str, Any], rows: Sequence[Finding] | Sequence[Contrast],
     return json.dumps({**about, "findings": numbers, "skipped": skipped}, indent=1, ensure_ascii=False)
 
 
-def _note(one: Finding | Contrast, notes: list[str]) -> str:
-    """The number of the note that says why something is missing."""
-    if not one.reason:
+def note_mark(reason: str, notes: list[str]) -> str:
+    """The number of the note that says why something is missing, to stand behind it; a reason that is new joins the notes.
+
+    Examples
+    --------
+    >>> notes = ["one prompt, so no interval"]
+    >>> note_mark("", notes), note_mark("nothing was removed", notes), note_mark("one prompt, so no interval", notes)
+    ('', ' (2)', ' (1)')
+    """
+    if not reason:
         return ""
-    if one.reason not in notes:
-        notes.append(one.reason)
-    return f" ({notes.index(one.reason) + 1})"
+    if reason not in notes:
+        notes.append(reason)
+    return f" ({notes.index(reason) + 1})"
 
 
-def _print_notes(console: Console, notes: Sequence[str], skipped: dict[str, str]) -> None:
-    for number, note in enumerate(notes, start=1):
-        console.print(f"({number}) {note}", style="dim", markup=False, highlight=False)
+def print_notes(console: Console, notes: Sequence[str]) -> None:
+    """The notes with their numbers, below the tables that they belong to.
+
+    Examples
+    --------
+    >>> print_notes(Console(), ["one prompt, so no interval"])
+    (1) one prompt, so no interval
+    """
+    for place, note in enumerate(notes, start=1):
+        console.print(f"({place}) {note}", style="dim", markup=False, highlight=False)
+
+
+def _print_skipped(console: Console, skipped: dict[str, str]) -> None:
     by_reason: dict[str, list[str]] = {}
     for measure, reason in skipped.items():
         by_reason.setdefault(reason, []).append(measure)
@@ -139,18 +167,25 @@ def _print_notes(console: Console, notes: Sequence[str], skipped: dict[str, str]
         console.print(f"Left out: {', '.join(measures)}. {reason}", style="dim", markup=False, highlight=False)
 
 
-def _with_interval(value: float, low: float, high: float) -> str:
+def with_interval(value: float, low: float, high: float) -> str:
+    """A number and its interval, the number alone where there is none, or a dash.
+
+    Examples
+    --------
+    >>> with_interval(0.5, 0.25, 0.75), with_interval(0.5, float("nan"), float("nan"))
+    ('.500 [.250, .750]', '.500')
+    """
     if _is_nan(value):
         return "-"
-    return _number(value) if _is_nan(low) else f"{_number(value)} [{_number(low)}, {_number(high)}]"
+    return number(value) if _is_nan(low) else f"{number(value)} [{number(low)}, {number(high)}]"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits that matter, or a dash.
 
     Examples
     --------
-    >>> [_number(one) for one in (0.0123, -0.5, 1.5, 38.61, 1234.5, float("nan"), 0.0)]
+    >>> [number(one) for one in (0.0123, -0.5, 1.5, 38.61, 1234.5, float("nan"), 0.0)]
     ['.012', '-.500', '1.50', '38.6', '1234', '-', '0']
     """
     if _is_nan(value):

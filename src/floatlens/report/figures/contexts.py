@@ -1,10 +1,12 @@
-"""Context curves: how often each model is right without passages, with gold ones, and as noise, position and layout of the evidence change.
+"""Context curves: how often each model is right, and how likely the answers are to it, without passages, with gold ones, and as what is around the evidence changes.
 
-The table is one of `floatlens.tasks.evaluation`, or several below each other. A panel for the brackets (closed-book, gold) and one for each kind of context that was asked; bars are 95 % intervals over
-questions; grey dashes are the shortcut, what ignoring the point of the question scores, where the table has one. Rows under an intervention are left out. Refuses a table without contexts.
+The table is one of `floatlens.tasks.evaluation`, or several below each other. A panel for the brackets (closed-book, gold) and one for each series of contexts that was asked: retrieved, noise, position, layout, conflict, masks; at most four
+beside each other. Accuracy, and below it log-likelihoods where any were taken. Bars are 95 % intervals over questions. Thin lines are the brackets of the same questions, so that each curve is seen between them; grey dashes are the shortcut, what
+ignoring the point of the question scores, where the table has one. Rows under an intervention are left out. Refuses a table without contexts, and more models than can be told apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import ceil
 
 import numpy as np
 import polars as pl
@@ -15,95 +17,164 @@ from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
 from floatlens.measures.resampling import bootstrap
+from floatlens.report.figures.places import KINDS, Series, label_places, place_of
 from floatlens.report.figures.style import (
     BLUE,
     GREEN,
     GREY,
     ORANGE,
     PAGE_WIDTH,
+    POINTS,
     PURPLE,
     SKY,
     Look,
     add_footer,
     add_legend,
+    columns_that_fit,
+    draw_points,
     in_style,
     panels,
+    wrapped,
 )
+from floatlens.report.model_names import short_names
+from floatlens.tasks.outcomes import BRACKETS
 
 LOOKS = (Look(BLUE, "o"), Look(ORANGE, "s", "--"), Look(GREEN, "^", ":"), Look(PURPLE, "D", "-."), Look(SKY, "v"))
-KINDS = {"brackets": "brackets", "noise": "share of distractors", "position": "slot of the evidence", "layout": "evidence in"}
+DASHES: dict[str, tuple[float, tuple[float, float]]] = dict(zip(BRACKETS, ((0, (1, 1.5)), (0, (7, 2))), strict=True))
+"""How the brackets are drawn in other panels."""
+OUTCOMES = {"accuracy": "accuracy", "log_likelihood": "log likelihood\nof the answer (nats)"}
+REACH = {"accuracy": (0, 1), "log_likelihood": (-np.inf, 0)}
+"""Where outcomes end, whatever the bootstrap of few questions says."""
+INTERVAL = ("estimate", "low", "high")
+SHORTCUT = (0, (2, 2))
 APART = 0.12  # between models, in places along the axis
+BESIDE = 4  # panels
 
 
 @in_style
 def context_curves(table: pl.DataFrame) -> Figure:
-    """Accuracy of every model by context, with intervals over questions and the shortcut.
+    """Accuracy and log-likelihood of every model by context, with intervals over questions, between the brackets.
 
     Parameters
     ----------
     table
-        Rows of `floatlens.tasks.evaluation.evaluate`: model, sample, context, kind, level, intervention, accuracy, shortcut.
+        Rows of `floatlens.tasks.evaluation.evaluate`: model, sample, context, kind, intervention, accuracy, log_likelihood, shortcut; the last two may be missing.
 
     Examples
     --------
-    >>> rows = [("m", str(number), "closed-book", "closed-book", None, "", 0.0, 0.1) for number in range(3)]
-    >>> columns = ["model", "sample", "context", "kind", "level", "intervention", "accuracy", "shortcut"]
+    >>> rows = [("m", str(number), "closed-book", "closed-book", "", 0.0, 0.1) for number in range(3)]
+    >>> columns = ["model", "sample", "context", "kind", "intervention", "accuracy", "shortcut"]
     >>> figure = context_curves(pl.DataFrame(rows, schema=columns, orient="row"))
     >>> figure.axes[0].lines[0].get_ydata().tolist()
     [0.0]
     """
     untouched = table.filter(pl.col("intervention") == "")
-    kind = pl.col("kind").replace({"closed-book": "brackets", "gold": "brackets"})
-    untouched = untouched.with_columns(kind=kind).filter(kind.is_in(list(KINDS)))
-    shown = [one for one in KINDS if one in untouched["kind"].to_list()]
+    contexts: dict[Series, list[str]] = {}
+    for context in untouched["context"].unique(maintain_order=True):
+        contexts.setdefault(place_of(context)[0], []).append(context)
+    shown = {series: contexts[series] for kind in KINDS for series in contexts if series.kind == kind}
     if not shown:
-        raise Refusal(f"There is nothing to draw in the context curves: no row is of {', '.join(KINDS)}.")
+        raise Refusal(f"There is nothing to draw in the context curves: no row without an intervention is of {', '.join(KINDS)}.")
     models = untouched["model"].unique(maintain_order=True).to_list()
     if len(models) > len(LOOKS):
         raise Refusal(f"There are {len(models)} models, and the context curves tell {len(LOOKS)} apart. Draw fewer at a time.")
-    figure, (row,) = panels(PAGE_WIDTH, 2.4, 1, len(shown), sharey=True)
-    for axes, name in zip(row, shown, strict=True):
-        _draw_kind(axes, untouched.filter(pl.col("kind") == name), models)
-        axes.set_xlabel(KINDS[name])
-    row[0].set_ylabel("accuracy")
-    row[0].set_ylim(-0.04, 1.04)
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, label=model)
-        for model, look in zip(models, LOOKS, strict=False)
-    ]
-    add_legend(figure, [*handles, Line2D([], [], color=GREY, linestyle=(0, (2, 2)), label="shortcut")], 4)
-    asked = untouched.group_by("kind", maintain_order=True).agg(pl.col("sample").n_unique())
-    counts = ", ".join(f"{name} {count}" for name, count in asked.rows())
+    outcomes = [name for name in OUTCOMES if name in untouched.columns and untouched[name].is_not_null().any()]
+    figure, grid = _grid(shown, outcomes)
+    for outcome in outcomes:
+        for series, own in shown.items():
+            _draw_series(grid[outcome, series], untouched, series, own, outcome, models)
+    brackets = [one for one in BRACKETS if one in untouched["context"].to_list() and len(shown) > 1]
+    shortcut = "shortcut" in untouched.columns and untouched["shortcut"].is_not_null().any()
+    _add_legend(figure, models, brackets, shortcut)
     add_footer(
         figure,
-        [f"questions: {counts}", "bars: 95 % intervals over questions; none where all answers agree, which does not make them certain"],
+        [
+            _questions(untouched, shown),
+            "bars: 95 % intervals over questions; none where all answers agree, which does not make them certain",
+            "log likelihoods of different kinds of model are not the same thing: compare differences"
+            if "log_likelihood" in outcomes and len(models) > 1
+            else "",
+        ],
     )
     return figure
 
 
-def _draw_kind(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
-    """One line a model over the contexts, in the order in which they were asked, with the shortcut below."""
-    contexts = rows["context"].unique(maintain_order=True).to_list()
-    places = np.arange(len(contexts))
+def _questions(rows: pl.DataFrame, shown: Mapping[Series, Sequence[str]]) -> str:
+    counts = {series: rows.filter(pl.col("context").is_in(own))["sample"].n_unique() for series, own in shown.items()}
+    if len(set(counts.values())) == 1:
+        return f"questions: {next(iter(counts.values()))}"
+    return "questions: " + ", ".join(f"{series.kind} {count}" for series, count in counts.items())
+
+
+def _grid(shown: Mapping[Series, Sequence[str]], outcomes: Sequence[str]) -> tuple[Figure, dict[tuple[str, Series], Axes]]:
+    """The panels by outcome and series: those of one series below each other, the same bounds for one outcome."""
+    beside, blocks = min(len(shown), BESIDE), ceil(len(shown) / BESIDE)
+    ratios = [float(np.clip(len(own), 2.5, 8)) for own in shown.values()] if blocks == 1 else [1.0] * beside
+    width = PAGE_WIDTH if len(shown) > 1 else PAGE_WIDTH / 2
+    figure, axes = panels(width, 0.5 + 1.75 * blocks * len(outcomes), blocks * len(outcomes), beside, width_ratios=ratios)
+    grid: dict[tuple[str, Series], Axes] = {}
+    for place, series in enumerate(shown):
+        block, column = divmod(place, beside)
+        for row, outcome in enumerate(outcomes):
+            grid[outcome, series] = own = axes[block * len(outcomes) + row, column]
+            if place:
+                own.sharey(grid[outcome, next(iter(shown))])
+            if column:
+                own.tick_params(labelleft=False)
+            else:
+                own.set_ylabel(OUTCOMES[outcome])
+            if outcome == "accuracy":
+                own.set_ylim(-0.04, 1.04)
+    for own in axes.flat:
+        if own not in grid.values():
+            figure.delaxes(own)
+    return figure, grid
+
+
+def _draw_series(axes: Axes, rows: pl.DataFrame, series: Series, contexts: Sequence[str], outcome: str, models: Sequence[str]) -> None:
+    """One line a model over the contexts, in the order in which they were asked, between the brackets of the same questions."""
+    label_places(axes, [place_of(context)[1] for context in contexts], series.says)
+    here = rows.filter(pl.col("context").is_in(contexts))
+    if here[outcome].is_null().all():
+        axes.text(0.5, 0.5, "not taken", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        return
     for number, (model, look) in enumerate(zip(models, LOOKS, strict=False)):
-        own = [rows.filter((pl.col("model") == model) & (pl.col("context") == context)) for context in contexts]
-        found = [None if one.is_empty() else bootstrap(xr.DataArray(one["accuracy"].to_numpy(), dims="sample")) for one in own]
-        known = [at for at, one in enumerate(found) if one is not None]
-        if not known:
-            continue
-        estimate, low, high = (np.array([one[name].item() for one in found if one is not None]) for name in ("estimate", "low", "high"))
-        at = places[known] + APART * (number - (len(models) - 1) / 2)
-        low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)  # an accuracy ends there, whatever the bootstrap of few questions says
-        reach = np.nan_to_num(np.stack([estimate - low, high - estimate])).clip(min=0)
-        axes.plot(at, estimate, look.line, color=look.colour, marker=look.marker, linewidth=0.8, label=model)
-        axes.errorbar(at, estimate, yerr=reach, fmt="none", color=look.colour, elinewidth=0.8, capsize=1.5)
-    shortcuts = [rows.filter(pl.col("context") == context)["shortcut"].mean() for context in contexts]
-    heights = np.array([np.nan if one is None else one for one in shortcuts], float)
-    axes.hlines(heights, places - 0.3, places + 0.3, colors=GREY, linestyles=(0, (2, 2)), linewidth=0.8)
-    axes.set_xticks(places, [_short(context) for context in contexts])
+        own = here.filter(pl.col("model") == model)
+        values = {at: own.filter(pl.col("context") == context)[outcome].drop_nulls() for at, context in enumerate(contexts)}
+        found = {at: _estimate(one, outcome) for at, one in values.items() if len(one)}
+        if found:
+            at = np.array(list(found), float) + APART * (number - (len(models) - 1) / 2)
+            draw_points(axes, at, xr.Dataset({name: ("place", [one[name] for one in found.values()]) for name in INTERVAL}), look, model)
+        if series.kind != "brackets":
+            _draw_brackets(axes, rows.filter(pl.col("model") == model), own["sample"].unique().to_list(), outcome, look)
+    if outcome == "accuracy" and "shortcut" in here.columns and here["shortcut"].is_not_null().any():
+        shortcuts = [here.filter(pl.col("context") == context)["shortcut"].mean() for context in contexts]
+        heights, at = np.array([np.nan if one is None else one for one in shortcuts], float), np.arange(len(contexts))
+        axes.hlines(heights, at - 0.3, at + 0.3, colors=GREY, linestyles=SHORTCUT, linewidth=0.8, label="shortcut")
 
 
-def _short(context: str) -> str:
-    """A context without its kind and options: "noise:0.4" is "0.4", "position:3/6" is "3"."""
-    head = context.partition(",")[0]
-    return (head.partition(":")[2] or head).partition("/")[0]
+def _estimate(values: pl.Series, outcome: str) -> dict[str, float]:
+    found = bootstrap(xr.DataArray(values.to_numpy(), dims="sample"))
+    return {name: float(np.clip(found[name].item(), *REACH[outcome])) for name in INTERVAL}
+
+
+def _draw_brackets(axes: Axes, rows: pl.DataFrame, samples: Sequence[str], outcome: str, look: Look) -> None:
+    """The brackets of the questions that were asked here, where there are any."""
+    asked = rows.filter(pl.col("sample").is_in(samples))
+    for context, dashes in DASHES.items():
+        mean = asked.filter(pl.col("context") == context)[outcome].mean()
+        if isinstance(mean, float):
+            axes.axhline(mean, color=look.colour, linestyle=dashes, linewidth=0.6, alpha=0.8, zorder=1, label=f"_{context}")
+
+
+def _add_legend(figure: Figure, models: Sequence[str], brackets: Sequence[str], shortcut: bool) -> None:
+    width = figure.get_size_inches()[0]
+    names = ["\n".join(wrapped(name, 0.9 * width * POINTS - 40, 6.5)) for name in short_names(models).values()]
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, label=name)
+        for name, look in zip(names, LOOKS, strict=False)
+    ]
+    handles += [Line2D([], [], color=GREY, linestyle=DASHES[one], linewidth=0.6, label=f"{one}, of the same model") for one in brackets]
+    handles += [Line2D([], [], color=GREY, linestyle=SHORTCUT, linewidth=0.8, label="shortcut")] * shortcut
+    labels = [line for handle in handles for line in str(handle.get_label()).split("\n")]
+    add_legend(figure, handles, columns_that_fit(labels, 6, width))

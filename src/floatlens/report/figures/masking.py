@@ -17,14 +17,26 @@ interval is drawn if the removed mass may be 0. A table that lacks a variable, a
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
 from floatlens.measures.by_prompt import Labels
 from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
-from floatlens.report.figures.style import BLACK, BLUE, GREEN, ORANGE, PAGE_WIDTH, Look, add_footer, add_legend, drawable, in_style, panels
+from floatlens.report.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PAGE_WIDTH,
+    Look,
+    add_footer,
+    add_legend,
+    draw_points,
+    drawable,
+    in_style,
+    panels,
+)
 from floatlens.report.figures.subject import joined
 
 KINDS = {
@@ -68,9 +80,9 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
         lost, gone = damage.sel(kind=kind), removed.sel(kind=kind)
         at = np.arange(len(counts)) + APART * (number - 1)
         outcome = untouched["estimate"] - lost.rename(low="high", high="low")[["estimate", "low", "high"]]
-        _draw_points(first, at, outcome, look, label)
-        _draw_points(second, gone["estimate"].values, lost, look, label, across=gone)
-        _draw_points(third, at, per_mass.sel(kind=kind), look, label)
+        draw_points(first, at, outcome, look, label)
+        draw_points(second, gone["estimate"].values, lost, look, label, across=gone)
+        draw_points(third, at, per_mass.sel(kind=kind), look, label)
         for k, x, y in zip(counts, gone["estimate"].values, lost["estimate"].values, strict=True):
             second.annotate(f"{k}", (x, y), xytext=(2.5, 2.5), textcoords="offset points", fontsize=5.5, color=look.colour)
     first.axhline(untouched["estimate"].item(), color=BLACK, linewidth=0.8, linestyle=(0, (5, 1)))
@@ -92,26 +104,6 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
     add_legend(figure, [*looks, Line2D([], [], color=BLACK, linestyle=(0, (5, 1)), linewidth=0.8, label="no intervention")], 4)
     add_footer(figure, _small_print(table, damage, per_mass))
     return figure
-
-
-def _draw_points(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label: str, across: xr.Dataset | None = None) -> None:
-    """Points in the order of k, joined by a line, with intervals where there are any."""
-    axes.plot(at, found["estimate"].values, look.line, color=look.colour, marker=look.marker, linewidth=0.8, label=label)
-    axes.errorbar(
-        at,
-        found["estimate"].values,
-        yerr=_reach(found),
-        xerr=None if across is None else _reach(across),
-        fmt="none",
-        color=look.colour,
-        elinewidth=0.8,
-        capsize=1.5,
-    )
-
-
-def _reach(found: xr.Dataset) -> np.ndarray:
-    estimate, low, high = (found[name].values for name in ("estimate", "low", "high"))
-    return np.nan_to_num(np.stack([estimate - low, high - estimate])).clip(min=0)
 
 
 def _refuse_other_tables(table: xr.Dataset) -> None:

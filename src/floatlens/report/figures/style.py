@@ -104,7 +104,7 @@ class Look:
 
     colour: str
     marker: str = ""
-    line: Literal["-", "--", "-.", ":"] = "-"
+    line: Literal["-", "--", "-.", ":", ""] = "-"
     width: float = 1.1
 
 
@@ -124,6 +124,26 @@ def draw_series(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label
     return line
 
 
+def draw_points(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label: str, across: xr.Dataset | None = None) -> None:
+    """Points at the estimates of `bootstrap`, joined by the line of their look, with bars where there is an interval; `across` gives bars along the other axis too."""
+    axes.plot(at, found["estimate"].values, linestyle=look.line, color=look.colour, marker=look.marker, linewidth=0.8, label=label)
+    axes.errorbar(
+        at,
+        found["estimate"].values,
+        yerr=_reach(found),
+        xerr=None if across is None else _reach(across),
+        fmt="none",
+        color=look.colour,
+        elinewidth=0.8,
+        capsize=1.5,
+    )
+
+
+def _reach(found: xr.Dataset) -> np.ndarray:
+    estimate, low, high = (found[name].values for name in ("estimate", "low", "high"))
+    return np.nan_to_num(np.stack([estimate - low, high - estimate])).clip(min=0)
+
+
 def along_layers(axes: Axes, layers: np.ndarray) -> None:
     """The horizontal axis counts layers."""
     axes.set_xlabel("layer")
@@ -137,6 +157,19 @@ def add_legend(figure: Figure, handles: Iterable[Any], columns: int) -> None:
     legend = figure.legend(handles=list(handles), loc="outside upper center", ncols=columns)
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def columns_that_fit(labels: Iterable[str], most: int, width: float = PAGE_WIDTH) -> int:
+    """How many columns a legend may have, so that the widest of its labels fits each of them.
+
+    Examples
+    --------
+    >>> columns_that_fit(["arm", "mdm"], 4), columns_that_fit(["a-model-with-a-name-that-takes-half-of-the-page-and-more"], 4)
+    (4, 2)
+    """
+    beside = 6 * float(_SETTINGS["legend.fontsize"])  # the line before a label and what lies between columns
+    widest = max((text_width(label, float(_SETTINGS["legend.fontsize"])) for label in labels), default=0.0)
+    return int(np.clip(width * POINTS // (widest + beside), 1, most))
 
 
 def add_footer(figure: Figure, sentences: Iterable[str]) -> None:
@@ -159,21 +192,34 @@ def add_footer(figure: Figure, sentences: Iterable[str]) -> None:
 
 
 def wrapped(text: str, width: float, size: float) -> list[str]:
-    """Lines of words that are no wider than `width` points.
+    """Lines of words that are no wider than `width` points. A word that is wider is broken, behind a sign such as a hyphen where there is one.
 
     Examples
     --------
     >>> wrapped("one two three", 30, 7)
     ['one two', 'three']
+    >>> wrapped("twin-mdm-causal", 40, 7)
+    ['twin-mdm-', 'causal']
     """
     lines = [""]
     for word in drawable(text).split():
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width(longer, size) > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
+            lines.append("")
+            longer = word
+        while len(longer) > 1 and text_width(longer, size) > width:
+            end = _end_of_line(longer, width, size)
+            lines[-1:] = [longer[:end], ""]
+            longer = longer[end:]
+        lines[-1] = longer
     return lines
+
+
+def _end_of_line(word: str, width: float, size: float) -> int:
+    """Where to break a word that is too wide: behind the last sign that fits, unless it stands in the first half."""
+    most = max([1, *(end for end in range(1, len(word)) if text_width(word[:end], size) <= width)])
+    signs = [end for end in range(most // 2 + 1, most + 1) if not word[end - 1].isalnum()]
+    return signs[-1] if signs else most
 
 
 def text_width(text: str, size: float) -> float:
