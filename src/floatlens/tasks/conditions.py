@@ -79,6 +79,17 @@ class Condition:
         return self.text if self.acting is None else f"{self.text} under {to_text(self.acting)}"
 
 
+def as_file_name(text: str) -> str:
+    """A condition's text as part of a file's name.
+
+    Examples
+    --------
+    >>> as_file_name("noise:0.4,passages=10")
+    'noise-0.4-passages=10'
+    """
+    return "".join(letter if letter.isalnum() or letter in ".-=" else "-" for letter in text)
+
+
 def condition_of(given: "str | Context | Condition") -> Condition:
     """A condition from its text, or from a context.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.models.language_model import LanguageModel
-from floatlens.tasks.conditions import Condition
+from floatlens.tasks.conditions import Condition, as_file_name
 from floatlens.tasks.contexts import arrange, holds_evidence
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import QA_WORDING, Wording, fit
@@ -55,8 +55,7 @@ def record(
     for condition in conditions:
         length = condition.masks or gen_length
         fitted = [fit(lm, sample, arrange(sample, condition.context), wording, length, chat) for sample in samples]
-        name = "".join(letter if letter.isalnum() or letter in ".-=" else "-" for letter in condition.text)
-        path = Path("traces") / Path(lm.name).name / f"{name}.zarr"
+        path = Path("traces") / Path(lm.name).name / f"{as_file_name(condition.text)}.zarr"
         taken = None if steps is None or lm.sampler == "autoregressive" else min(steps, length)
         (into / path).parent.mkdir(parents=True, exist_ok=True)
         lm.trace([one.prompt for one in fitted], gen_length=length, steps=taken, seed=seed, chat=chat, path=into / path, **options)
