@@ -199,8 +199,9 @@ def test_no_query_is_ever_left_with_nothing_to_see(queries: int, causal: bool, p
     q = torch.zeros(1, 2, queries, 4)
     call = AttentionCall(q, q, q, mask=mask, causal=False, scale=0.5)
     entries = torch.from_numpy(random.random((1, 2, random.choice([1, queries]), queries)) < random.choice([0.5, 1.0]))
-    hidden = hide_keys(call, entries, real, real)
+    hidden, whole = hide_keys(call, entries, real, real)
     visible = hidden.mask.expand(1, 2, queries, queries)[0] if hidden.mask is not None else mask
+    kept_something = False
     for head in range(2):
         for i in range(queries):
             seen = [j for j in range(queries) if mask[0, 0, i, j]]
@@ -210,3 +211,5 @@ def test_no_query_is_ever_left_with_nothing_to_see(queries: int, causal: bool, p
                 continue
             expected = [j for j in seen if not entries[0, head, i % entries.shape[2], j]]
             assert left == (expected or [i]), "it keeps itself"
+            kept_something |= not expected
+    assert whole != kept_something

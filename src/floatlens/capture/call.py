@@ -159,14 +159,12 @@ class AttentionCall:
 
     def _over_queries_and_keys(self, tensor: Tensor, what: str) -> Tensor:
         full = (self.samples, self.heads, self.queries, self.keys)
-        try:
-            torch.broadcast_shapes(tensor.shape, full)
-            four = as_four_axes(tensor)
-            return four.expand(four.shape[0], four.shape[1], self.queries, self.keys)
-        except RuntimeError:
+        if tensor.dim() > 4 or any(size not in (1, whole) for size, whole in zip(reversed(tensor.shape), reversed(full), strict=False)):
             raise Refusal(
                 f"{what} takes a tensor broadcastable to (sample, head, query, key) = {full}; this one has shape {tuple(tensor.shape)}."
-            ) from None
+            )
+        four = as_four_axes(tensor)
+        return four.expand(four.shape[0], four.shape[1], self.queries, self.keys)
 
 
 def as_four_axes(mask: Tensor) -> Tensor:

@@ -41,18 +41,18 @@ class ChosenRows:
     groups: Mapping[str, Tensor]
     _scenes: dict[int, tuple[Scene, Scene]] = field(default_factory=dict)
 
-    def of(self, seen: SeenCall) -> tuple[Observation, Tensor | None]:
-        """These rows of the call, and their logsumexp. Layers that shared a scene share the new one."""
-        call, scene = seen.observation.call, seen.observation.scene
+    def observe(self, observation: Observation) -> Observation:
+        """These rows of a call. Layers that shared a scene share the new one."""
+        call, scene = observation.call, observation.scene
         picked = replace(call, query=_gather(call.query, self.rows), mask=_mask_of_rows(call, self.rows), causal=False)
         if id(scene) not in self._scenes:
             self._scenes[id(scene)] = (scene, self._scene(picked, scene))  # holding the scene keeps its id from being reused
-        logsumexp = None if seen.logsumexp is None else _gather(seen.logsumexp[..., None], self.rows)[..., 0]
-        return Observation(picked, self._scenes[id(scene)][1]), logsumexp
+        return Observation(picked, self._scenes[id(scene)][1])
 
     def record(self, seen: SeenCall, makers: Sequence[ReducerMaker], workspace: Workspace) -> CallRecord:
         """What the reducers make of these rows."""
-        observation, logsumexp = self.of(seen)
+        observation = self.observe(seen.observation)
+        logsumexp = None if seen.logsumexp is None else _gather(seen.logsumexp[..., None], self.rows)[..., 0]
         return record_of(seen.identity, observation, reduce_call(observation, logsumexp, makers, workspace))
 
     def _scene(self, picked: AttentionCall, scene: Scene) -> Scene:

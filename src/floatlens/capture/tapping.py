@@ -52,6 +52,7 @@ class Tap:
         samples: slice | Callable[[Forward], slice | None] | None,
         block_entries: int,
         on_call: Callable[[SeenCall], None] | None = None,
+        record: bool = True,  # False: steps are counted and edited, and their records stay empty
     ) -> None:
         refuse_what_cannot_be_tapped(model)
         if step_on is not None and all(module is not step_on for module in model.modules()):
@@ -69,7 +70,7 @@ class Tap:
         self._edits = refuse_uncallable(edits)
         self._which_samples = samples
         self._on_call = on_call
-        self._recording = True
+        self._recording, self._writes_records = True, record
         self._workspace = Workspace(block_entries)
         self._steps: list[StepRecord] = []
         self._steps_taken = 0
@@ -214,7 +215,7 @@ class Tap:
             output, logsumexp = run(call, lambda: function(*args, **kwargs))
         else:
             output, logsumexp = run(call)
-        if not self._recording:
+        if not (self._recording and self._writes_records):
             return output
         with full_precision(asked.query.device):
             self._step.calls.append(self._record(call, logsumexp, before, edited=call is not asked))

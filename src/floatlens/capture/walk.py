@@ -8,6 +8,9 @@ What a block costs is one QK product and one exponential per entry. Three things
   comes out as the logarithm of the weight;
 - blocks are written into two buffers that are reused, so memory does not grow with the length of the text.
 
+A step with a cache has a few rows and many keys. There the second saves less than copying the keys would cost: they are used as they lie, once for
+all query heads that share them, and what rode in the product is added to it.
+
 A block holds whole rows of one or more *matrices*: the attention matrices of all samples and heads, counted in one row (sample-major).
 """
 
@@ -27,6 +30,7 @@ from floatlens.errors import Refusal
 LOG2_E = math.log2(math.e)
 BLOCK_ENTRIES = 1 << 20
 PREPARED_NUMBERS = 1 << 21
+FEW_ROWS = 32  # up to here keys are used as they lie: a pass over the scores is shorter than one over the keys
 SILENT = 1e30  # the logsumexp of a row that must not weigh anything
 
 
@@ -100,6 +104,9 @@ def refuse_broken_rows(observation: Observation, logsumexp: Tensor | None, works
 
 def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> Iterator[Block]:
     call, visibility = observation.call, observation.visibility
+    if call.queries <= FEW_ROWS and call.heads * call.queries * call.keys <= workspace.entries:
+        yield from _blocks_of_few_rows(observation, logsumexp, workspace)
+        return
     samples_at_once, heads_at_once, rows_at_once = _block_shape(call, workspace.entries)
     for samples in _slices(0, call.samples, samples_at_once):
         for prepared in _slices(0, call.heads, heads_at_once if samples_at_once > 1 else _heads_to_prepare(call, heads_at_once)):
@@ -107,22 +114,57 @@ def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Works
             for heads in _slices(prepared.start, prepared.stop, heads_at_once):
                 here = slice(heads.start - prepared.start, heads.stop - prepared.start)
                 query, key = all_queries[:, here].flatten(0, 1), all_keys[:, here].flatten(0, 1)
-                first = samples.start * call.heads + heads.start
                 for rows in _slices(0, call.queries, rows_at_once):
                     keys = visibility.key_range(rows)
                     shape = (len(query), rows.stop - rows.start, keys.stop - keys.start)
                     log2_weights = workspace.room("log2 weights", shape, query.dtype, query.device)
-                    weights = workspace.room("weights", shape, query.dtype, query.device)
                     torch.bmm(query[:, rows], key[:, keys].transpose(1, 2), out=log2_weights)
-                    if (masked := visibility.masked_range(rows)) is not None:
-                        tile = visibility.additive_tile(rows, masked, samples, heads, LOG2_E, query.dtype)
-                        tile = tile if tile.dim() == 2 else _as_matrices(tile, samples, heads)
-                        log2_weights[..., masked.start - keys.start : masked.stop - keys.start].add_(tile)
-                    if logsumexp is not None:
-                        torch.exp2(log2_weights, out=weights)
-                    else:
-                        _normalise(observation, log2_weights, weights, samples, heads, rows)
-                    yield Block(slice(first, first + len(query)), rows, keys, weights, log2_weights)
+                    yield _weighed(observation, log2_weights, samples, heads, rows, keys, workspace, normalised=logsumexp is not None)
+
+
+def _blocks_of_few_rows(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> Iterator[Block]:
+    """Blocks of all rows and heads of one or more samples. The query heads that share a key head stand below each other, as more rows of one product."""
+    call, visibility = observation.call, observation.visibility
+    dtype, device = observation.dtype, call.query.device
+    rows, heads, sharing = slice(0, call.queries), slice(0, call.heads), call.heads // call.kv_heads
+    keys = visibility.key_range(rows)
+    for samples in _slices(0, call.samples, workspace.entries // (call.heads * call.queries * call.keys)):
+        query, shift = _live_queries(observation, logsumexp, samples, heads)
+        key = call.key[samples, :, keys].to(dtype).flatten(0, 1)
+        product = workspace.room("log2 weights", (len(key), sharing * call.queries, key.shape[1]), dtype, device)
+        below, added = query.reshape(len(key), -1, query.shape[-1]), shift.reshape(len(key), -1, 1)
+        torch.baddbmm(added, below, key.transpose(1, 2), alpha=call.scale * LOG2_E, out=product)
+        log2_weights = product.view(len(query) * call.heads, call.queries, -1)
+        if not visibility.all_keys_real:  # what lies in padding may be anything, here too
+            padding = ~visibility.real_keys[samples, None, None, keys]
+            log2_weights.masked_fill_(_as_matrices(padding, samples, heads), -SILENT)
+        yield _weighed(observation, log2_weights, samples, heads, rows, keys, workspace, normalised=logsumexp is not None)
+
+
+def _weighed(
+    observation: Observation,
+    log2_weights: Tensor,
+    samples: slice,
+    heads: slice,
+    rows: slice,
+    keys: slice,
+    workspace: Workspace,
+    *,
+    normalised: bool,
+) -> Block:
+    """A block from its products: masked, and made weights."""
+    visibility = observation.visibility
+    if (masked := visibility.masked_range(rows)) is not None:
+        tile = visibility.additive_tile(rows, masked, samples, heads, LOG2_E, log2_weights.dtype)
+        tile = tile if tile.dim() == 2 else _as_matrices(tile, samples, heads)
+        log2_weights[..., masked.start - keys.start : masked.stop - keys.start].add_(tile)
+    weights = workspace.room("weights", tuple(log2_weights.shape), log2_weights.dtype, log2_weights.device)
+    if normalised:
+        torch.exp2(log2_weights, out=weights)
+    else:
+        _normalise(observation, log2_weights, weights, samples, heads, rows)
+    first = samples.start * observation.call.heads + heads.start
+    return Block(slice(first, first + len(log2_weights)), rows, keys, weights, log2_weights)
 
 
 def _block_shape(call: AttentionCall, entries: int) -> tuple[int, int, int]:
@@ -151,12 +193,8 @@ def _augmented(
     call, visibility = observation.call, observation.visibility
     dtype, device = observation.dtype, call.query.device
     kv_head = [head * call.kv_heads // call.heads for head in range(heads.start, heads.stop)]
-    query = call.query[samples, heads].to(dtype)
+    query, shift = _live_queries(observation, logsumexp, samples, heads)
     key = call.key[samples, kv_head[0] : kv_head[-1] + 1].to(dtype) * (call.scale * LOG2_E)
-    shift = query.new_zeros(query.shape[:-1]) if logsumexp is None else logsumexp[samples, heads].to(dtype) * -LOG2_E
-    if not visibility.all_rows_live:  # what lies in padding may be anything, NaN included
-        dead = ~part(visibility.live_rows, samples, heads)
-        query, shift = query.masked_fill(dead[..., None], 0.0), shift.masked_fill(dead, -SILENT)
     if not visibility.all_keys_real:
         key = key.masked_fill(~visibility.real_keys[samples, None, :, None], 0.0)
     deep = query.shape[-1] + 1
@@ -168,6 +206,17 @@ def _augmented(
     which = torch.tensor(kv_head, device=device) - kv_head[0]
     room = workspace.room("keys of query heads", (key.shape[0], len(kv_head), *key.shape[2:]), dtype, device)
     return query, torch.index_select(key, 1, which, out=room)
+
+
+def _live_queries(observation: Observation, logsumexp: Tensor | None, samples: slice, heads: slice) -> tuple[Tensor, Tensor]:
+    """Queries (sample, head, query, depth), and what shifts the logarithms of their weights (sample, head, query): the logsumexp, where there is one."""
+    call, visibility, dtype = observation.call, observation.visibility, observation.dtype
+    query = call.query[samples, heads].to(dtype)
+    shift = query.new_zeros(query.shape[:-1]) if logsumexp is None else logsumexp[samples, heads].to(dtype) * -LOG2_E
+    if visibility.all_rows_live:
+        return query, shift
+    dead = ~part(visibility.live_rows, samples, heads)  # what lies in padding may be anything, NaN included
+    return query.masked_fill(dead[..., None], 0.0), shift.masked_fill(dead, -SILENT)
 
 
 def _normalise(observation: Observation, log2_weights: Tensor, weights: Tensor, samples: slice, heads: slice, rows: slice) -> None:

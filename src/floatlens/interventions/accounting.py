@@ -1,6 +1,7 @@
 """How much attention a call lost to what was done to it: the share that, before, lay where it now cannot go or counts for nothing.
 
-The account is taken from the call as it was and as it runs, not from what an intervention meant to do. Row by row: the share on keys that are now hidden, or
+The account is taken from the call as it was and as it runs, not from what an intervention meant to do (where all that happened is that the same keys were hidden
+from all rows, that is what these rows gave them). Row by row: the share on keys that are now hidden, or
 whose values were zeroed; then of what is left the share that appended keys draw; all of it for a head that is scaled to 0. Reported is the mean over the
 real rows of the forward, by sample and head. A bias or another change of keys and values moves attention and removes none.
 """
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.edits import Received
 from floatlens.capture.forward import Forward
 from floatlens.capture.observation import Labelled, Observation
 from floatlens.capture.visibility import see
@@ -61,6 +63,20 @@ def mass_within(observation: Observation, entries: Tensor, workspace: Workspace,
     reducer = MassWithin(observation, entries)
     walk(observation, None, [reducer], workspace)
     return reducer.result()[by][1]
+
+
+def share_of_keys(keys: Tensor, received: Received) -> Tensor:
+    """The share of the attention on keys, bool (sample, head, key), of the rows by which `received` was measured (its first group): (sample, head).
+
+    What a call loses if these are hidden from all of those rows, without looking at its attention again.
+
+    Examples
+    --------
+    >>> mass, seen = torch.tensor([[[[0.5, 1.2, 0.3]]]]), torch.full((1, 1, 1, 3), 2.0)  # two rows looked at three keys
+    >>> share_of_keys(torch.tensor([[[True, False, True]]]), Received(("all",), 0, mass, seen, seen / 6, torch.tensor([[[2.0]]]))).tolist()
+    [[0.4000000059604645]]
+    """
+    return received.mass[:, :, 0].masked_fill(~keys, 0.0).sum(-1) / received.rows[:, :, 0]
 
 
 def removed_share(forward: Forward, before: Observation, after: AttentionCall, silenced: Tensor | None, workspace: Workspace) -> Tensor:

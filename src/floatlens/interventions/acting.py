@@ -4,6 +4,8 @@ No query is ever left with nothing to see: one from which everything it sees wou
 Rows that are padding are left alone.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,7 +17,14 @@ from floatlens.interventions.lots import lots
 from floatlens.interventions.specification import MaskHeads, RandomHeads
 
 
-def hide_keys(call: AttentionCall, entries: Tensor, real_queries: Tensor, real_keys: Tensor) -> AttentionCall:
+class Hidden(NamedTuple):
+    """A call after entries were hidden, and whether all of them are, from every real query."""
+
+    call: AttentionCall
+    whole: bool
+
+
+def hide_keys(call: AttentionCall, entries: Tensor, real_queries: Tensor, real_keys: Tensor) -> Hidden:
     """Hide entries, bool (sample, head, query or 1, key), where that leaves every real query something to see.
 
     Examples
@@ -23,18 +32,21 @@ def hide_keys(call: AttentionCall, entries: Tensor, real_queries: Tensor, real_k
     >>> q = torch.zeros(1, 1, 2, 4)
     >>> call = AttentionCall(q, q, q, mask=None, causal=True, scale=0.5)
     >>> real = torch.ones(1, 2, dtype=torch.bool)
-    >>> hide_keys(call, torch.tensor([[[[True, False]]]]), real, real).mask.int().tolist()  # the first query sees only key 0, itself
-    [[[[1, 0], [0, 1]]]]
+    >>> hidden = hide_keys(call, torch.tensor([[[[True, False]]]]), real, real)
+    >>> hidden.call.mask.int().tolist(), hidden.whole  # the first query sees only key 0, itself
+    ([[[[1, 0], [0, 1]]]], False)
     """
     entries = F.pad(entries, (0, call.keys - entries.shape[-1]))  # appended keys are no keys of the text
     if not bool(real_queries.all()):
         entries = entries & real_queries[:, None, :, None]
     if not bool(entries.any()):
-        return call
+        return Hidden(call, whole=True)
     seen = see(call, real_queries, F.pad(real_keys, (0, call.keys - real_keys.shape[-1]), value=True))
-    if bool((entries.sum(-1) >= seen.keys_seen).any()):  # fewer hidden than seen can leave nobody without a key
-        entries = entries & ~_last_resort(call, entries, seen)
-    return call.hide(entries)
+    at_risk = (entries.sum(-1) >= seen.keys_seen) & real_queries[:, None]  # fewer hidden than seen can leave nobody without a key
+    if not bool(at_risk.any()):
+        return Hidden(call.hide(entries), whole=True)
+    kept = _last_resort(call, entries, seen)
+    return Hidden(call.hide(entries & ~kept), whole=not bool(kept.any()))
 
 
 def _last_resort(call: AttentionCall, entries: Tensor, seen: Visibility) -> Tensor:

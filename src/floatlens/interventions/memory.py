@@ -4,7 +4,7 @@ Remembered by sample, half and attention call. Keys are known by their position:
 and a key it has forgotten cannot be picked any more. What a pass shows counts only once its step is done: until then the step before stands.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,10 +24,11 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class _Picked:
-    """What was picked in one call for one row: bool (head, key), by the number of the intervention."""
+    """What was picked in one call for one row: that row of bool (row, head, key), by the number of the intervention."""
 
     first: int  # position of the first key
     keys: Mapping[int, Tensor]
+    at: int
     there_were: int  # keys to pick from
 
 
@@ -67,8 +68,7 @@ class Memory:
     def note(self, call: AttentionCall, rows: Sequence[Row], keys: Mapping[int, Tensor], there_were: Sequence[int]) -> None:
         """What is picked by this call: bool (row, head, key), by the number of the intervention."""
         for at, row in enumerate(rows):
-            of_row = {number: picked[at] for number, picked in keys.items()}
-            self._shown[call.module, call.repeat, row] = _Picked(call.key_start, of_row, there_were[at])
+            self._shown[call.module, call.repeat, row] = _Picked(call.key_start, keys, at, there_were[at])
 
     def keep(self, samples: Sequence[int]) -> None:
         """The pass was a step of these samples."""
@@ -78,11 +78,27 @@ class Memory:
         """What an intervention picked in the step before, on the keys of this call."""
         keys = torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device)
         found = [self._last.get((call.module, call.repeat, row)) for row in rows]
-        for at, picked in enumerate(found):
-            if picked is not None:
-                here = picked.keys[number]
-                first = picked.first - call.key_start  # below 0 where the first keys are forgotten
-                begin, stop = max(first, 0), min(first + here.shape[-1], call.keys)
-                keys[at, :, begin:stop] = here[:, begin - first : stop - first]
+        for picked, there, here in _together(found):
+            of_rows = picked.keys[number]
+            first = picked.first - call.key_start  # below 0 where the first keys are forgotten
+            begin, stop = max(first, 0), min(first + of_rows.shape[-1], call.keys)
+            keys[here, :, begin:stop] = of_rows[there, :, begin - first : stop - first]
         known = torch.tensor([picked is not None for picked in found], device=keys.device)
         return Recalled(keys, known, [0 if picked is None else picked.there_were for picked in found])
+
+
+def _together(found: Sequence[_Picked | None]) -> Iterator[tuple[_Picked, slice, slice]]:
+    """Runs of rows that were picked in one call, one after the other then and now: where they stood, and where they stand. Usually all of them."""
+    at = 0
+    while at < len(found):
+        picked, rows = found[at], 1
+        if picked is not None:
+            while at + rows < len(found) and _follows(picked, found[at + rows], rows):
+                rows += 1
+            yield picked, slice(picked.at, picked.at + rows), slice(at, at + rows)
+        at += rows
+
+
+def _follows(picked: _Picked, other: _Picked | None, rows: int) -> bool:
+    """Whether another row stood this many rows below in the same call."""
+    return other is not None and other.keys is picked.keys and other.at == picked.at + rows

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.chosen_rows import ChosenRows
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, received, uses_statistics
 from floatlens.capture.observation import Observation, Scene
 from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Pass, Step
 from floatlens.errors import Refusal
-from floatlens.interventions.accounting import mass_within, removed_share
+from floatlens.interventions.accounting import mass_within, removed_share, share_of_keys
 from floatlens.interventions.acting import append_sink, hide_keys, outside_window, silence, silenced_heads, zero_values
 from floatlens.interventions.choosing import Others, anchors, as_many_others, as_much_from_others, measured_keys
 from floatlens.interventions.lots import lots
@@ -50,6 +51,27 @@ class _Pass:
     removed: dict[int, Tensor] = field(default_factory=dict)
     shortfall: dict[int, Tensor] = field(default_factory=dict)
     scenes: dict[int, tuple[Scene, Scene]] = field(default_factory=dict)
+    last_rows: ChosenRows | None = None  # where only those choose
+
+
+@dataclass(frozen=True, eq=False)
+class _Done:
+    """What was done to a call so far: the call as it is now, the keys that count for nothing any more, and of these the ones whose values were zeroed.
+
+    `lost` is bool (sample, head, key), the same for all rows; None where something else was done as well, and only the call itself can tell.
+    """
+
+    call: AttentionCall
+    lost: Tensor | None
+    silenced: Tensor | None = None
+
+    def then(self, call: AttentionCall, lost: Tensor | None = None, silenced: Tensor | None = None) -> "_Done":
+        """One more change; none if it left the call alone."""
+        if call is self.call:
+            return self
+        if self.silenced is not None:
+            silenced = self.silenced if silenced is None else self.silenced | silenced
+        return _Done(call, None if self.lost is None or lost is None else self.lost | lost, silenced)
 
 
 class Running:
@@ -90,7 +112,14 @@ class Running:
         self.layers[:] = sorted(self._pass.removed)
         self._refuse_missing_layers()
         self._memory.keep(samples)
-        reported = {row.sample: self._report(at) for at, row in enumerate(self._pass.rows) if row.half == 0 and row.sample in samples}
+        values = {"removed": _by_layer(self._pass.removed)}
+        if any(isinstance(one, RandomKeys) and one.equal == "mass" for one in self.interventions):
+            values["shortfall"] = _by_layer(self._pass.shortfall)
+        reported: dict[int, Reported] = {
+            row.sample: {name: (("layer", "head"), array[at]) for name, array in values.items()}
+            for at, row in enumerate(self._pass.rows)
+            if row.half == 0 and row.sample in samples
+        }
         for sample, report in reported.items():
             self.reports[sample].append(report)
         return reported
@@ -110,27 +139,26 @@ class Running:
         observation = before.forward.observe(call)
         pickers = {at: one for at, one in here if isinstance(one, KeyPicker | RandomKeys)}
         now = received(self._choosing_rows(observation), self._workspace) if pickers else None
-        edited, silenced = call, None
+        done = _Done(call, lost=torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device))
         for at, one in here:
             if now is not None and isinstance(one, KeyPicker | RandomKeys):
-                edited, unheard = self._on_keys(at, one, edited, observation, now)
-                if unheard is not None:
-                    silenced = unheard if silenced is None else silenced | unheard
+                done = self._on_keys(at, one, done, observation, now)
             elif isinstance(one, ExtraSinkToken | MaskHeads | RandomHeads):
-                edited = self._on_heads(one, edited)
+                done = done.then(self._on_heads(one, done.call))
             elif not isinstance(one, Intervention):
-                edited = apply_edits((one,), edited, before)
+                done = done.then(apply_edits((one,), done.call, before))
         if now is not None:
             picked = {at: anchors(one.of if isinstance(one, RandomKeys) else one, now) for at, one in pickers.items()}
             self._memory.note(call, self._pass.rows, picked, measured_keys(now).sum(-1).amin(-1).tolist())
-        if edited is not call:
-            self._pass.removed[call.layer] = removed_share(before.forward, observation, edited, silenced, self._workspace)
-        return edited
+        if done.call is not call:
+            if now is not None and done.lost is not None and (call.queries == 1 or not self._last_row_only):  # `now` is of all its rows
+                self._pass.removed[call.layer] = share_of_keys(done.lost, now)
+            else:
+                self._pass.removed[call.layer] = removed_share(before.forward, observation, done.call, done.silenced, self._workspace)
+        return done.call
 
-    def _on_keys(
-        self, at: int, one: KeyPicker | RandomKeys, edited: AttentionCall, observation: Observation, now: Received
-    ) -> tuple[AttentionCall, Tensor | None]:
-        """The call after an intervention on keys, and the keys whose values were zeroed."""
+    def _on_keys(self, at: int, one: KeyPicker | RandomKeys, done: _Done, observation: Observation, now: Received) -> _Done:
+        """What is done after an intervention on keys as well."""
         call, visibility = observation.call, observation.visibility
         picker = one.of if isinstance(one, RandomKeys) else one
         recalled = self._memory.recall(at, call, self._pass.rows)
@@ -144,12 +172,13 @@ class Running:
             self._pass.shortfall[call.layer] = self._pass.shortfall[call.layer] + others.shortfall
         if isinstance(picker, KeepSinks):
             entries = ~keys[:, :, None] & outside_window(call, call.keys, picker.window) & acting[:, None, None, None]
-            return hide_keys(edited, entries, visibility.real_queries, visibility.real_keys), None
+            return done.then(hide_keys(done.call, entries, visibility.real_queries, visibility.real_keys).call)
         if not bool(keys.any()):
-            return edited, None
+            return done
         if isinstance(picker, ZeroAnchorValues):
-            return zero_values(edited, keys), keys
-        return hide_keys(edited, keys[:, :, None], visibility.real_queries, visibility.real_keys), None
+            return done.then(zero_values(done.call, keys), keys, silenced=keys)
+        hidden = hide_keys(done.call, keys[:, :, None], visibility.real_queries, visibility.real_keys)
+        return done.then(hidden.call, keys if hidden.whole else None)
 
     def _on_heads(self, one: ExtraSinkToken | MaskHeads | RandomHeads, edited: AttentionCall) -> AttentionCall:
         acting = self._in_step(one, edited)
@@ -164,7 +193,7 @@ class Running:
         steps = np.array([self._step(row) for row in rows])[:, None, None]
         positions = call.key_start - np.array([row.offset for row in rows])[:, None, None] + np.arange(call.keys)
         drawn = lots(one.seed, seeds, steps, call.layer, np.arange(call.heads)[:, None], positions)
-        order = torch.from_numpy(drawn).to(call.query.device)
+        order = torch.from_numpy(drawn)
         if one.equal == "count":
             return as_many_others(keys, available, order, call.where)
         mass = now.mass[:, :, 0]
@@ -181,20 +210,16 @@ class Running:
 
     def _choosing_rows(self, observation: Observation) -> Observation:
         """The call with one group: the rows by whose attention keys are chosen. Layers that share a scene share the new one."""
-        scene = observation.scene
+        call, scene = observation.call, observation.scene
+        one_group = torch.ones(call.samples, 1, call.queries, dtype=torch.bool, device=call.query.device)
+        if self._last_row_only and call.queries > 1:
+            if self._pass.last_rows is None:
+                last = torch.full((call.samples, 1), call.queries - 1, device=call.query.device)
+                self._pass.last_rows = ChosenRows(last, {"choosing": one_group[:, 0, -1:]})
+            return self._pass.last_rows.observe(observation)
         if id(scene) not in self._pass.scenes:
-            rows = torch.ones(observation.call.samples, 1, observation.call.queries, dtype=torch.bool, device=observation.call.query.device)
-            if self._last_row_only:
-                rows[..., :-1] = False
-            self._pass.scenes[id(scene)] = (scene, replace(scene, group_names=("choosing",), groups=rows))
-        return Observation(observation.call, self._pass.scenes[id(scene)][1])
-
-    def _report(self, at: int) -> Reported:
-        """What is reported of one row of the pass."""
-        reported = {"removed": (("layer", "head"), _by_layer(self._pass.removed, at))}
-        if any(isinstance(one, RandomKeys) and one.equal == "mass" for one in self.interventions):
-            reported["shortfall"] = (("layer", "head"), _by_layer(self._pass.shortfall, at))
-        return reported
+            self._pass.scenes[id(scene)] = (scene, replace(scene, group_names=("choosing",), groups=one_group))
+        return Observation(call, self._pass.scenes[id(scene)][1])
 
     def _refuse_too_many(self, picker: KeyPicker, acting: Tensor, recalled: Recalled, available: Tensor, call: AttentionCall) -> None:
         if isinstance(picker, MaskAbove):
@@ -216,10 +241,10 @@ class Running:
                 )
 
 
-def _by_layer(values: dict[int, Tensor], row: int) -> np.ndarray:
-    """One row of the values of all layers, (layer, head); NaN for heads that a layer does not have."""
-    widest = max(of_layer.shape[1] for of_layer in values.values())
-    result = np.full((len(values), widest), np.nan, np.float32)
-    for at, (_, of_layer) in enumerate(sorted(values.items())):
-        result[at, : of_layer.shape[1]] = of_layer[row].cpu().numpy()
+def _by_layer(values: dict[int, Tensor]) -> np.ndarray:
+    """The values (row, head) of all layers: (row, layer, head); NaN for heads that a layer does not have."""
+    rows, widest = (max(of_layer.shape[axis] for of_layer in values.values()) for axis in (0, 1))
+    result = np.full((rows, len(values), widest), np.nan, np.float32)
+    for at, layer in enumerate(sorted(values)):
+        result[:, at, : values[layer].shape[1]] = values[layer].cpu().numpy()
     return result

@@ -98,4 +98,5 @@ def _tap(lm: "LanguageModel", edit: Edit, padding: Any, step_on: torch.nn.Module
         step_on=step_on,
         samples=None,
         block_entries=BLOCK_ENTRIES,
+        record=False,
     )
