@@ -71,7 +71,7 @@ def label_places(axes: Axes, labels: Sequence[str], says: str) -> None:
         every = int(np.ceil(room * len(labels) / width))
         texts = ["" if at % every else label for at, label in enumerate(labels)]
     else:
-        texts = ["\n".join(wrapped(label, width / len(labels) - 3, TICKS)) for label in labels]
+        texts = ["\n".join(wrapped(label, 1.25 * width / len(labels) - 3, TICKS)) for label in labels]
     axes.set_xticks(range(len(labels)), texts, parse_math=False)
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_xlabel("\n".join(line for part in says.split("\n") for line in wrapped(part, width, LABELS)), parse_math=False)
