@@ -24,6 +24,7 @@ lint: $(READY)
 bench: $(READY)  ## what observing costs: one table from one interleaved run (about half an hour on two cores)
 	$(BIN)/python benchmarks/demo_time.py
 	$(BIN)/python benchmarks/measure_cost.py
+	$(BIN)/python benchmarks/evaluation_speed.py
 	$(BIN)/python benchmarks/trace_cost.py
 	$(BIN)/python benchmarks/tap_cost.py
 
