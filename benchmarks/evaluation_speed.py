@@ -108,7 +108,7 @@ def main() -> None:
     else:
         lines += measure(real, load_task("world-description", count=8).samples, QA_WORDING, 16, asked.rounds)
     lines += ["", f"The predictions of a batch are those of each question alone; log-likelihoods agree to {LIKELIHOOD_TOLERANCE:g}."]
-    Console().print("\n".join(lines), markup=False, highlight=False)
+    Console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if asked.write:
         write_table(
             "evaluation-speed.md", "evaluation_speed.py", lines, f", torch {torch.__version__} with {torch.get_num_threads()} threads"
