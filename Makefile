@@ -13,7 +13,7 @@ demo: $(READY)  ## the claims of two papers, checked on the bundled twins; write
 test: lint  ## ruff, pyright, pytest with doctests
 	$(BIN)/pytest -n 2
 
-test-real: $(READY)  ## the tests that run SmolLM2-135M for real (fetches 93 MB on first use)
+test-real: $(READY)  ## the tests that run SmolLM2-135M for real (fetches 93 MB on first use; the questions take about two hours of one core)
 	$(BIN)/pytest -m real
 
 lint: $(READY)

@@ -1,7 +1,8 @@
 """Keep the conditions of an evaluation that are done, so that one that was stopped goes on where it was.
 
 Each condition is one Parquet file, named by a hash of everything its rows depend on: the model's weights (the sum and a sample of every tensor), the prompts with their answers, the settings and the version of
-floatlens. Other settings, another model or other questions have other names, so nothing stale is ever taken up; a file has its name only when it is whole.
+floatlens. Other settings, another model or other questions have other names, so nothing of theirs is taken up; a file has its name only when it is whole.
+Not part of the name: floatlens' own code within a version. Whoever changes it removes the folder.
 """
 
 import hashlib
