@@ -109,6 +109,19 @@ def test_damage_stands_beside_what_was_removed_and_beyond_each_control(outcome: 
                 assert first_numbers(line) == [close(100 * removed), close(damage), *beyond, close(damage / removed)]
 
 
+def test_a_control_of_equal_mass_that_fell_short_has_a_note() -> None:
+    short = (pl.col("control") == "mass") & (pl.col("model") == "arm") & (pl.col("intervention") == "mask-anchors:5")
+    table = MASKED.with_columns(pl.when(short).then(pl.col("removed") * 0.9).otherwise(pl.col("removed")).alias("removed"))
+    text = printed(table, masked_outcomes(), 150)
+    (mark,) = re.findall(r"^(\(\d+\)) This control removed less", text, re.MULTILINE)
+    for model in ("mdm", "arm"):
+        for says in ("accuracy", "log likelihood"):
+            lines = section(text, f"{model}: damage to {says}, unedited minus edited")
+            noted = [number for number, line in enumerate(lines) if f"% {mark}" in line]
+            assert noted == ([6, 13] if (model, says) == ("arm", "accuracy") else [])
+    assert "This control" not in printed(MASKED, masked_outcomes(), 150)
+
+
 def test_slopes_say_what_a_step_is_and_follow_the_levels() -> None:
     table = answers(
         ("mdm", "arm"), ("closed-book", "noise:0", "noise:0.5", "position:1/10", "position:10/10", "gold,masks=4", "gold,masks=64")

@@ -5,6 +5,7 @@ where there is no room, which is said; `summary.csv` has them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isnan
 
 import polars as pl
 from rich.console import Console
@@ -19,6 +20,11 @@ ALWAYS = ("accuracy", "log_likelihood")
 CONTROLS = {"count": "as many keys", "mass": "as much attention", "heads": "as many heads"}
 UNITS = {"noise": "from 0 to 1", "position": "a slot later", "retrieved": "a passage more", "masks": "a mask more"}
 REMOVED = {"accuracy": "removed", "log_likelihood": "likelihood_removed"}
+AS_MUCH = 0.9
+FELL_SHORT = (
+    "This control removed less attention than its intervention; other keys often hold no more. Compare damage per removed attention."
+)
+"""Said where an equal-mass control removed less than `AS_MUCH` of what its intervention removed."""
 
 
 def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[Outcome]) -> None:
@@ -109,7 +115,7 @@ def _damages(
             for context in dict.fromkeys(context for context, *_ in damage):
                 lines.append((context, "", "", "", ""))
                 for condition in (one for one in damage if one[0] == context):
-                    removed = _mean(_of(rows, *condition), REMOVED[outcome], 100)
+                    removed = _removed(rows, condition, REMOVED[outcome], notes)
                     numbers = (_cell(found.get(condition), notes) for found in (damage, beyond, per_removed))
                     lines.append((_named(*condition), removed, *numbers))
             if lines:
@@ -118,12 +124,23 @@ def _damages(
                     f"{names[model]}: damage to {HEADINGS[outcome]}, unedited minus edited",
                     [
                         Column("intervention", called),
-                        Column("removed\nattention", [f"{text} %" if text not in ("", "-") else text for text in removed], right=True),
+                        Column("removed\nattention", removed, right=True),
                         Column("damage", lost),
                         Column("damage beyond\nthe control", further),
                         Column("damage per\nremoved attention", ratio, optional=True),
                     ],
                 )
+
+
+def _removed(rows: pl.DataFrame, condition: tuple[str, str, str], column: str, notes: list[str]) -> str:
+    """The share of the attention that was removed, in per cent; with a note where a control of equal mass fell short of it."""
+    context, intervention, control = condition
+    share = _of(rows, *condition)[column].mean()
+    if not isinstance(share, float) or isnan(share):
+        return "-"
+    wanted = _of(rows, context, intervention, "")[column].mean()
+    short = control == "mass" and isinstance(wanted, float) and share < AS_MUCH * wanted
+    return f"{number(100 * share)} %{note_mark(FELL_SHORT * short, notes)}"
 
 
 def _slopes(found: Sequence[Outcome], models: Mapping[str, str], notes: list[str]) -> list[Column]:
@@ -180,6 +197,6 @@ def _cell(one: Outcome | None, notes: list[str]) -> str:
     return text + note_mark(one.reason, notes)
 
 
-def _mean(rows: pl.DataFrame, column: str, times: float = 1) -> str:
+def _mean(rows: pl.DataFrame, column: str) -> str:
     mean = rows[column].mean()
-    return number(times * mean) if isinstance(mean, float) else "-"
+    return number(mean) if isinstance(mean, float) else "-"
