@@ -66,8 +66,10 @@ def test_a_stopped_training_goes_on_and_says_from_where(
 
     with monkeypatch.context() as interrupted:
         interrupted.setattr(torch.nn.utils, "clip_grad_norm_", clip_or_stop)  # the user stops it in the middle of the third update
-        code = floatlens(*words)[0]
+        code, _, errors = floatlens(*words)
     assert code == 130
+    assert "floatlens: stopped; no half-written result was left behind." in errors
+    assert "go on when the same command is given again" in errors
     assert updates_done(tmp_path / "out" / "runs" / "twin-arm") == 2
     code, said, errors = floatlens(*words)
     assert code == 0, errors

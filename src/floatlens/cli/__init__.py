@@ -16,6 +16,8 @@ from floatlens.cli.trace import trace
 from floatlens.cli.train import train
 from floatlens.errors import BrokenPromise, Refusal
 
+INTERRUPTED = 130  # what typer exits with at Ctrl-C
+
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help="See where a language model looks while it writes."
 )
@@ -39,9 +41,12 @@ def run() -> None:
     except BrokenPromise as broken:
         _say(f"floatlens: {broken} Please report this with the command you ran.")
         sys.exit(1)
-    except KeyboardInterrupt:
-        _say("floatlens: stopped; nothing half-written was left behind.")
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            _say(
+                "floatlens: stopped; no half-written result was left behind. `eval` and `train` go on when the same command is given again."
+            )
+        raise
 
 
 def _say(sentence: str) -> None:
