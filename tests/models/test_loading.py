@@ -128,7 +128,7 @@ def test_a_masked_language_model_keeps_its_closing_token_after_the_masks(write: 
     assert (lm.family, lm.mask_token_id, lm.suffix, lm.end_tokens) == ("masked-lm", MASK, (SEP,), ())
     encoded = lm.encode("the cat")
     assert encoded.tokens == [CLS, WORDS.index("the"), WORDS.index("cat")]
-    canvas = lm.canvas([encoded], lm.options([encoded], 3, None, None, {}), 0)
+    canvas = lm.canvas([encoded], lm.options([encoded], 3, None, None, {}), [0])
     assert canvas.tokens.tolist() == [[*encoded.tokens, MASK, MASK, MASK, SEP]]
     steps = list(lm.loop(lm.run_pass, canvas, lm.options([encoded], 3, None, None, {})))
     assert len(steps) == 3

@@ -1,6 +1,7 @@
 """An evaluation that was stopped goes on from the conditions that are done, and from nothing else."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,18 @@ from world_models import arm
 import floatlens as fl
 from floatlens.tasks import evaluation
 from floatlens.tasks.evaluation import evaluate
+from floatlens.tasks.samples import Sample
+from floatlens.tasks.scoring import Score, score_text
 from floatlens.tasks.wording import WORLD_WORDING
 from floatlens.tasks.world import open_book_samples
+
+
+class Strict:
+    """A scorer that is no function."""
+
+    def __call__(self, text: str, sample: Sample) -> Score:
+        return replace(score_text(text, sample), accuracy=0.0)
+
 
 CONTEXTS = ["position:1/3", "position:3/3"]
 
@@ -64,6 +75,8 @@ def test_nothing_is_taken_up_that_something_else_left(tmp_path: Path, asked: lis
     other_weights = arm()
     with torch.no_grad():
         other_weights.module.get_parameter("lm_head.weight")[5] += 1
+    other_config = arm()
+    other_config.config.rms_norm_eps *= 2
     other_answers = [replace(sample, answers=("Oslo", "Rome")) for sample in open_book_samples(2, passages=3)]
     changes: list[dict[str, Any]] = [
         {"gen_length": 3},
@@ -72,6 +85,10 @@ def test_nothing_is_taken_up_that_something_else_left(tmp_path: Path, asked: lis
         {"lm": other_weights},
         {"samples": other_answers},
         {"temperature": 0.5},
+        {"lm": other_config},
+        {"scorer": partial(score_text, whole_words=False)},
+        {"scorer": lambda text, sample: score_text(text, sample)},
+        {"scorer": Strict()},
     ]
     for changed in changes:
         before = len(asked)

@@ -87,7 +87,7 @@ class LanguageModel:
         gen_length: int = 32,
         steps: int | None = None,
         sampler: str | None = None,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
         batch_size: int = 8,
         chat: bool | None = None,
         intervention: AnyIntervention | None = None,
@@ -107,7 +107,7 @@ class LanguageModel:
         sampler
             Another decoding loop than the family's: "llada", "dream", "sdar".
         seed
-            Sample i draws from a generator seeded with `seed + i`, whatever batch it is in.
+            Sample i draws from a generator seeded with `seed + i`, whatever batch it is in; or one seed for each prompt.
         batch_size
             How many prompts run together. It changes the speed, never the tokens.
         chat
@@ -122,11 +122,12 @@ class LanguageModel:
         encoded = [self.encode(prompt, chat=chat) for prompt in as_list(prompts)]
         refuse_batch_size(batch_size)
         under = run_of(self, intervention)
+        seeds = seeds_of(seed, len(encoded))
         if self.sampler is None and sampler is None:
             own_options = options if steps is None else {**options, "steps": steps}
-            return write_by_itself(self, encoded, gen_length, seed, own_options, under, progress=progress)
+            return write_by_itself(self, encoded, gen_length, seeds, own_options, under, progress=progress)
         chosen = self.options(encoded, gen_length, steps, sampler, options)
-        return write(self, encoded, chosen, seed, batch_size, under, progress=progress)
+        return write(self, encoded, chosen, seeds, batch_size, under, progress=progress)
 
     def intervene(self, intervention: AnyIntervention) -> AbstractContextManager[InterventionRun]:
         """Everything that the model writes inside the context, it writes under these interventions; the run says what they removed.
@@ -257,8 +258,8 @@ class LanguageModel:
         refuse_unfit_prompts(self, encoded, options)
         return options
 
-    def canvas(self, batch: Sequence[EncodedPrompt], options: Options, first_seed: int) -> Canvas:
-        """The canvas a batch starts from."""
+    def canvas(self, batch: Sequence[EncodedPrompt], options: Options, seeds: Sequence[int]) -> Canvas:
+        """The canvas a batch starts from; each of its samples has a seed."""
         lengths: Any = options.gen_length
         if isinstance(options, SdarOptions):
             lengths = [sdar.whole_blocks(len(prompt.tokens), options.gen_length, options.block_length) for prompt in batch]
@@ -268,7 +269,7 @@ class LanguageModel:
             [prompt.tokens for prompt in batch],
             lengths,
             mask,
-            [first_seed + sample for sample in range(len(batch))],
+            seeds,
             suffix=self.suffix if not isinstance(options, AutoregressiveOptions) else (),
             pad_token_id=max(pad, 0),
             device=self.device,
@@ -349,6 +350,21 @@ def refuse_batch_size(batch_size: int) -> None:
     """Refuse a number of prompts to run together that is none."""
     if batch_size < 1:
         raise Refusal(f"batch_size={batch_size}: at least one prompt must run at a time.")
+
+
+def seeds_of(seed: int | Sequence[int], count: int) -> Sequence[int]:
+    """A seed for each of so many samples: those given, or one and those that follow it.
+
+    Examples
+    --------
+    >>> list(seeds_of(7, 3)), seeds_of([4, 2], 2)
+    ([7, 8, 9], [4, 2])
+    """
+    if isinstance(seed, int):
+        return range(seed, seed + count)
+    if len(seed) != count:
+        raise Refusal(f"{len(seed)} seeds were given for {count} prompts. Give one for each, or a single one.")
+    return seed
 
 
 def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:

@@ -33,7 +33,7 @@ def write(
     lm: "LanguageModel",
     encoded: Sequence[EncodedPrompt],
     options: Options,
-    seed: int,
+    seeds: Sequence[int],
     batch_size: int,
     under: InterventionRun | None,
     *,
@@ -44,7 +44,7 @@ def write(
     with progress_bar(lm.most_steps(encoded, options, batch_size), f"Writing with {lm.name}", show=progress) as advance:
         for first in range(0, len(encoded), batch_size):
             batch = encoded[first : first + batch_size]
-            canvas = lm.canvas(batch, options, seed + first)
+            canvas = lm.canvas(batch, options, seeds[first : first + batch_size])
             running = None if under is None else under.start_batch(canvas, options)
             taken = [0] * len(batch)
             with nullcontext(lm.run_pass) if running is None else intervened_loop(lm, running) as run_pass:
@@ -64,7 +64,7 @@ def write_by_itself(
     lm: "LanguageModel",
     encoded: Sequence[EncodedPrompt],
     gen_length: int,
-    seed: int,
+    seeds: Sequence[int],
     options: dict[str, Any],
     under: InterventionRun | None,
     *,
@@ -73,10 +73,10 @@ def write_by_itself(
     """Write after each prompt with the model's own `generate`."""
     written = []
     with progress_bar(len(encoded), f"Writing with {lm.name}", show=progress) as advance:
-        for number, prompt in enumerate(encoded):
-            running = None if under is None else under.start([seed + number])
+        for seed, prompt in zip(seeds, encoded, strict=True):
+            running = None if under is None else under.start([seed])
             with nullcontext() if running is None else intervened_own_loop(lm, running):
-                tokens = own_generate(lm, prompt, gen_length, seed + number, options)
+                tokens = own_generate(lm, prompt, gen_length, seed, options)
             removed = None if running is None else running.mean_removed(0)
             written.append(_generation(lm, prompt, tokens[len(prompt.tokens) :], 0, removed))
             advance(1)

@@ -1,10 +1,11 @@
 """Ask questions under several conditions and write down what came out: one row for each sample and condition.
 
-Every condition asks the same samples, with the same wording, extraction and scores, and a random control draws for a sample by its own seed: rows are paired
+Every condition asks the same samples, with the same wording, extraction and scores, and whatever is drawn for a sample is drawn from its own seed, `seed` plus its number: rows are paired
 by `sample`. The exact prompt is in the table, and so is what had to be cut for a model whose context is short.
 
 Decided here: samples run in the order of their longest prompt in characters, so that a batch holds prompts of similar length, the same ones in every condition
-and for every model; the rows come in the order in which samples and conditions were given. A sample that cannot be run stops the evaluation, with its id: none is dropped.
+and for every model; the rows come in the order in which samples and conditions were given. A sample that cannot be run stops the evaluation, with its id: none is dropped. All prompts and answers are
+looked at before the model runs, so that what does not fit is refused at once.
 
 Columns: `model`, `sample`, `context` (as text), `kind` and `level` (what is varied, and its number where it has one), `intervention` and `control` ("" without), `prompt`,
 `prediction` (what was extracted), `answer` (the first of those that count, whose likelihood is taken), `accuracy`, `exact_match`, `f1`, `log_likelihood`, `log_likelihood_error`,
@@ -14,6 +15,8 @@ Columns: `model`, `sample`, `context` (as text), `kind` and `level` (what is var
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,15 @@ from floatlens.progress import progress_bar
 from floatlens.tasks.conditions import Condition, plan
 from floatlens.tasks.contexts import Context, arrange
 from floatlens.tasks.kept_conditions import fingerprint, name_of, put_by, take_up
-from floatlens.tasks.likelihood import DRAWS, Likelihood, continuation, log_likelihoods, refuse_without_likelihood
+from floatlens.tasks.likelihood import (
+    DRAWS,
+    Continuation,
+    Likelihood,
+    continuation,
+    log_likelihoods,
+    refuse_without_likelihood,
+    refuse_without_room,
+)
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import Scorer, score_text
 from floatlens.tasks.wording import QA_WORDING, Fitted, Wording, fit, put
@@ -83,6 +94,10 @@ class _Settings:
         """What rows depend on besides model, condition and prompts; how many run together is not part of it."""
         functions = {name: None if one is None else _named(one) for name, one in (("scorer", self.scorer), ("shortcut", self.shortcut))}
         return {name: value for name, value in vars(self).items() if name not in (*functions, "batch_size")} | functions
+
+    def length_for(self, condition: Condition) -> int:
+        """How many tokens are to be written under a condition."""
+        return condition.masks or self.gen_length
 
 
 def evaluate(
@@ -163,21 +178,25 @@ def evaluate(
     conditions = plan(samples, contexts, interventions, controls=controls, brackets=brackets)
     shown = {condition.context: [arrange(sample, condition.context) for sample in samples] for condition in conditions}
     order = _by_longest_prompt(samples, list(shown.values()), wording)
-    fitted: dict[tuple[Context, int | None], list[Fitted]] = {}
+    fitted: dict[tuple[Context, int], list[Fitted]] = {}
+    for condition in conditions:
+        prompts = condition.context, settings.length_for(condition)
+        if prompts not in fitted:
+            given = zip(samples, shown[condition.context], strict=True)
+            fitted[prompts] = [fit(lm, sample, passages, wording, prompts[1], chat) for sample, passages in given]
+            if likelihood:
+                for sample, one in zip(samples, fitted[prompts], strict=True):
+                    refuse_without_room(lm, _continuation(lm, sample, one, settings))
     tables: list[pl.DataFrame] = []
     model = "" if keep is None else fingerprint(lm)
     with progress_bar(len(conditions) * len(samples), f"Asking {lm.name}", show=progress) as advance:
         for condition in conditions:
-            prompts = (condition.context, condition.masks)
-            if prompts not in fitted:
-                length = condition.masks or gen_length
-                passages = shown[condition.context]
-                fitted[prompts] = [fit(lm, sample, passages[at], wording, length, chat) for at, sample in enumerate(samples)]
-            asked = [(sample.id, one.encoded.text, *sample.answers) for sample, one in zip(samples, fitted[prompts], strict=True)]
+            prompts = fitted[condition.context, settings.length_for(condition)]
+            asked = [(sample.id, one.encoded.text, *sample.answers) for sample, one in zip(samples, prompts, strict=True)]
             name = name_of(model, condition.name, asked, settings.told)
             rows = take_up(keep, name)
             if rows is None:
-                rows = put_by(keep, name, _ask(lm, samples, condition, fitted[prompts], order, settings, advance))
+                rows = put_by(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance))
             else:
                 advance(len(samples))
             tables.append(rows)
@@ -197,13 +216,13 @@ def _ask(
     rows: dict[int, dict[str, Any]] = {}
     for first in range(0, len(order), settings.batch_size):
         batch = order[first : first + settings.batch_size]
-        seed = settings.seed + first
+        seeds = [settings.seed + at for at in batch]
         try:
-            written, likely = _run(lm, [(samples[at], fitted[at]) for at in batch], condition, seed, settings)
+            written, likely = _run(lm, [(samples[at], fitted[at]) for at in batch], condition, seeds, settings)
         except Refusal as refusal:
-            for place, at in enumerate(batch):  # which of them is it?
+            for at, seed in zip(batch, seeds, strict=True):  # which of them is it?
                 try:
-                    _run(lm, [(samples[at], fitted[at])], condition, seed + place, settings)
+                    _run(lm, [(samples[at], fitted[at])], condition, [seed], settings)
                 except Refusal as of_one:
                     raise Refusal(f"Sample {samples[at].id}, {condition.name}: {of_one}") from None
             raise Refusal(f"Samples {', '.join(samples[at].id for at in batch)}, {condition.name}: {refusal}") from None
@@ -214,16 +233,16 @@ def _ask(
 
 
 def _run(
-    lm: LanguageModel, batch: Sequence[tuple[Sample, Fitted]], condition: Condition, seed: int, settings: _Settings
+    lm: LanguageModel, batch: Sequence[tuple[Sample, Fitted]], condition: Condition, seeds: Sequence[int], settings: _Settings
 ) -> tuple[list[Generation], list[Likelihood | None]]:
     """What a model writes after the prompts of a batch, and how likely it finds their answers."""
-    length = condition.masks or settings.gen_length
+    length = settings.length_for(condition)
     steps = None if settings.steps is None or lm.sampler == "autoregressive" else min(settings.steps, length)
     written = lm.generate(
         [fitted.prompt for _, fitted in batch],
         gen_length=length,
         steps=steps,
-        seed=seed,
+        seed=seeds,
         batch_size=len(batch),
         chat=settings.chat,
         intervention=condition.acting,
@@ -232,10 +251,7 @@ def _run(
     )
     if settings.draws is None:
         return written, [None] * len(batch)
-    answers = [
-        continuation(lm, fitted.encoded, settings.wording.answer.format(answer=sample.answers[0]), name=sample.id, seed=seed + place)
-        for place, (sample, fitted) in enumerate(batch)
-    ]
+    answers = [_continuation(lm, sample, fitted, settings, seed) for (sample, fitted), seed in zip(batch, seeds, strict=True)]
     found = log_likelihoods(
         lm, answers, intervention=condition.acting, draws=settings.draws, seed=settings.seed, batch_size=settings.batch_size
     )
@@ -274,14 +290,20 @@ def _row(
         "passages": len(fitted.passages),
         "passages_cut": fitted.passages_cut,
         "gold_cut": fitted.gold_cut,
-        "gen_length": condition.masks or settings.gen_length,
+        "gen_length": settings.length_for(condition),
     }
 
 
+def _continuation(lm: LanguageModel, sample: Sample, fitted: Fitted, settings: _Settings, seed: int = 0) -> Continuation:
+    """The answer whose likelihood is taken, behind its prompt."""
+    return continuation(lm, fitted.encoded, settings.wording.answer.format(answer=sample.answers[0]), name=sample.id, seed=seed)
+
+
 def _named(function: Any) -> str:
-    """A function's name, with the arguments that are given already."""
-    inner = getattr(function, "func", function)
-    return f"{inner.__module__}.{inner.__qualname__} {getattr(function, 'args', ())}"
+    """A function by its module and name, with the arguments that are given already; what has no name of its own (a lambda, an object) as it shows itself."""
+    if isinstance(function, partial):
+        return f"{_named(function.func)} {function.args} {function.keywords}"
+    return f"{function.__module__}.{function.__name__}" if isfunction(function) and "<" not in function.__qualname__ else repr(function)
 
 
 def _by_longest_prompt(samples: Sequence[Sample], shown: Sequence[Sequence[Sequence[Passage]]], wording: Wording) -> list[int]:

@@ -1,6 +1,6 @@
 """Keep the conditions of an evaluation that are done, so that one that was stopped goes on where it was.
 
-Each condition is one Parquet file, named by a hash of everything its rows depend on: the model's weights (the sum and a sample of every tensor), the prompts with their answers, the settings and the version of
+Each condition is one Parquet file, named by a hash of everything its rows depend on: the model's config and weights (the sum and a sample of every tensor), the prompts with their answers, the settings and the version of
 floatlens. Other settings, another model or other questions have other names, so nothing of theirs is taken up; a file has its name only when it is whole.
 Not part of the name: floatlens' own code within a version. Whoever changes it removes the folder.
 """
@@ -53,7 +53,7 @@ def put_by(folder: Path | None, name: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def fingerprint(lm: LanguageModel) -> str:
-    """A hash of a model: how it writes, the names and shapes of its tensors, evenly spaced numbers of each and their sum.
+    """A hash of a model: how it writes, its config, the names and shapes of its tensors, evenly spaced numbers of each and their sum.
 
     Examples
     --------
@@ -63,7 +63,8 @@ def fingerprint(lm: LanguageModel) -> str:
     (True, False)
     """
     how = (lm.name, lm.family, lm.sampler, lm.row_offset, lm.mask_token_id, lm.end_tokens, lm.suffix, lm.sampler_defaults)
-    digest = hashlib.sha256(repr(how).encode())
+    config = lm.config.to_dict() if hasattr(lm.config, "to_dict") else {}
+    digest = hashlib.sha256(repr((how, sorted(config.items()))).encode())
     for name, tensor in lm.module.state_dict().items():
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         flat = tensor.detach().flatten()

@@ -34,6 +34,7 @@ from floatlens.errors import Refusal
 from floatlens.interventions.run import AnyIntervention, InterventionRun, as_interventions
 from floatlens.interventions.running import Running
 from floatlens.interventions.watching import intervened_loop
+from floatlens.models.fitting import context_length
 from floatlens.models.prompts import EncodedPrompt
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class MaskSet:
 def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, name: str = "", seed: int = 0) -> Continuation:
     """An answer in the tokens in which it goes on from a prompt: behind a blank, unless the prompt ends with one.
 
+    Tokenised together with the prompt; where a token would then reach over the prompt's end (line break and indentation of a program, say), by itself.
+
     Examples
     --------
     >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -87,13 +90,20 @@ def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, nam
     """
     if lm.tokenizer is None:
         raise Refusal(f"{lm.name} has no tokenizer, so it has no likelihood of an answer in words.")
-    begins = prompt.text if not prompt.text or prompt.text[-1].isspace() else f"{prompt.text} "
-    encoded = lm.tokenizer(begins + answer, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    goes_on = answer if not prompt.text or prompt.text[-1].isspace() else f" {answer}"
+    encoded = lm.tokenizer(prompt.text + goes_on, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     spans = list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
     tokens = tuple(token for token, (start, stop) in spans if stop > max(start, len(prompt.text)))
-    if not tokens or any(start < len(prompt.text) < stop for _, (start, stop) in spans):
+    if any(
+        start < len(prompt.text) < stop for _, (start, stop) in spans
+    ):  # behind the prompt's own last token, it can only be written by itself
+        tokens = tuple(lm.tokenizer(goes_on, add_special_tokens=False, verbose=False)["input_ids"])
+        if lm.tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != goes_on:
+            tokens = ()
+    if not tokens:
         raise Refusal(
-            f"The answer {answer!r}{f' of sample {name}' if name else ''} does not begin with a token of its own behind its prompt, so it has no likelihood. Choose another wording."
+            f"The answer {answer!r}{f' of sample {name}' if name else ''} does not begin with a token of its own behind its prompt, so it has no likelihood. "
+            "Choose another wording, or take no likelihood."
         )
     return Continuation(tuple(prompt.tokens), tokens, name, seed)
 
@@ -209,6 +219,27 @@ def refuse_without_likelihood(lm: "LanguageModel") -> None:
     if lm.sampler not in ("autoregressive", "llada", "dream"):
         raise Refusal(
             f"{lm.name} writes by blocks or by a loop of its own ({lm.family}), and the bound of masked diffusion is not defined for it. Leave likelihood out."
+        )
+
+
+def refuse_without_room(lm: "LanguageModel", one: Continuation) -> None:
+    """Refuse an answer that, behind its prompt, is longer than what the model was made for.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> from floatlens.models.language_model import LanguageModel
+    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=4)
+    >>> refuse_without_room(LanguageModel(LlamaForCausalLM(config), name="short"), Continuation((1, 2, 3), (4, 5), "q-1"))
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: The answer of sample q-1 has 2 tokens and its prompt 3, together more than the 4 that short was made for. With gen_length=2 room is kept for it; or take no likelihood.
+    """
+    room = context_length(lm)
+    length = len(one.prompt) + len(one.answer) + len(lm.suffix)
+    if room is not None and length > room:
+        raise Refusal(
+            f"The answer of sample {one.name} has {len(one.answer)} tokens and its prompt {len(one.prompt)}, together more than the {room} that {lm.name} was made for. "
+            f"With gen_length={len(one.answer)} room is kept for it; or take no likelihood."
         )
 
 

@@ -93,7 +93,7 @@ def record_trace(
                     canvas, favourites, facts = _own(lm, samples[0], gen_length, seed + first, own_options, kept, edits, under)
                     advance(1)
                 else:
-                    canvas = lm.canvas(batch, chosen, seed + first)
+                    canvas = lm.canvas(batch, chosen, range(seed + first, seed + first + len(batch)))
                     inside = _regions_on(canvas, batch, regions)
                     favourites, facts = _record_batch(lm, canvas, inside, chosen, kept, edits, under, samples, advance)
                 inside = _regions_on(canvas, batch, regions)
