@@ -227,6 +227,15 @@ def test_limits_that_nothing_could_run_in_are_refused() -> None:
         (f"So:\n```\n{RIGHT}\n# end", "    return math.isqrt(number)\n"),
         ("def root(number):\n    return number\n", "    pass\n\ndef root(number):\n    return number\n"),
         ("def root_of(number):\n    return number\n", "\n"),
+        (f"{RIGHT}```\nThat is all.\n", "    return math.isqrt(number)\n"),
+        (f"{RIGHT}\ndef root(number):\n    return math.isq", "    return math.isqrt(number)\n"),
+        (f"{RIGHT}\n```python\ndef root(number):\n    return 0\n```", "    return math.isqrt(number)\n"),
+        (f"\n{RIGHT}", "\n    return math.isqrt(number)\n"),
+        ("def root(number):\n    return number\n```\nThat is all.", "    pass\n\ndef root(number):\n    return number\n"),
+        (" Sure:\n```python\ndef root(number):\n    return number\n```", "    pass\n\ndef root(number):\n    return number\n"),
+        ("   if number:\n        return 1\n    return 0", "    if number:\n        return 1\n    return 0\n"),
+        ("Only words.", "\n"),
+        ("```", "\n"),
     ],
 )
 def test_a_completion_continues_the_prompt_or_replaces_the_function(completion: str, kept: str) -> None:

@@ -17,6 +17,7 @@ EXPERIMENTS = {  # task, contexts and options, contexts in the table besides the
     "layout": ("world-two-hop", ["-c", "layout", "--levels", "one,adjacent,far"], ["layout:one", "layout:adjacent", "layout:far"]),
     "conflict": ("world", ["-c", "conflict"], ["conflict"]),
     "masks": ("world", ["-c", "masks", "--levels", "3,8"], ["gold,masks=3", "gold,masks=8"]),
+    "description": ("world-description", ["-c", "position:1/2"], ["position:1/2"]),
     "closed-book": ("world-closed", [], []),
 }
 
@@ -43,8 +44,10 @@ def test_an_experiment_leaves_its_table(name: str, floatlens: Callable[..., Ran]
     assert "cut" in said
     right = table.filter(UNEDITED).group_by("model", "context").agg(pl.col("accuracy").mean())
     for model, context, accuracy in right.rows():
-        if context in ("gold", "noise:0.8", "position:3/6", "gold,masks=3") and task == "world":
+        if context in ("gold", "noise:0.8", "position:3/6", "gold,masks=3") and task != "world-two-hop":
             assert accuracy >= 0.75, f"{model} reads its passages in {context}"
+    likely = table.filter(UNEDITED & (pl.col("context") == "gold"))["log_likelihood"]
+    assert likely.is_empty() or float(str(likely.median())) > -1, "a right answer, as it is worded, is what the twins expect"
 
 
 def test_masking_reports_what_it_removed_beside_its_controls(floatlens: Callable[..., Ran], tmp_path: Path) -> None:

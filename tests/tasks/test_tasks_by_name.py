@@ -17,11 +17,11 @@ from floatlens.tasks.evaluation import evaluate
 from floatlens.tasks.finding import found_for, gold_by_answer, index_of_file
 from floatlens.tasks.published import PUBLISHED
 from floatlens.tasks.readers.corpus import read_passages
-from floatlens.tasks.registry import TASKS, load_task
+from floatlens.tasks.registry import TASKS, WORLD_TASKS, load_task
 from floatlens.tasks.retrieval import build_index
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.wording import WORLD_WORDING
-from floatlens.tasks.world import open_book_samples
+from floatlens.tasks.world import make_tokenizer, open_book_samples
 
 PEOPLE = (("Ada", "Oslo"), ("Ben", "Rome"), ("Cy", "Bern"), ("Dee", "Oslo"), ("Eve", "Lima"), ("Fay", "Kyiv"))
 
@@ -176,6 +176,17 @@ def test_noise_around_a_single_gold_passage_adds_distractors() -> None:
     assert with_one_gold(levels, open_book_samples(2, restatements=4)) == levels
     own = [condition_of("noise:0.2,gold=2")]
     assert with_one_gold(own, single) == own
+
+
+@pytest.mark.parametrize("name", WORLD_TASKS)
+def test_answers_of_the_world_are_worded_as_the_twins_learned_them(name: str) -> None:
+    task = load_task(name, count=3)
+    for sample in task.samples:
+        answer = task.wording.answer.format(answer=sample.answers[0])
+        words = make_tokenizer().tokenize(answer)
+        assert words[-1] == "."
+        assert words[-2] != "."
+        assert len(words) + 1 == task.gen_length, "all of the answer, and the end"
 
 
 def test_a_corpus_is_json_lines_or_tab_separated(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/nix/store")
 ENOUGH_TO_READ = 1 << 16  # bytes of what a run says
 PATIENCE = 5.0  # seconds on the clock beside three times the processor time: starting up, and a busy machine
 
-_FENCED = re.compile(r"```[^\n]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+FENCE = "```"
+_FENCED = re.compile(rf"{FENCE}[^\n]*\n(.*?)(?:\n{FENCE}|\Z)", re.DOTALL)
+_INDENTED = re.compile(r"(\s*\n)?(\t|  )")
 _UNINDENTED = re.compile(r"^\S", re.MULTILINE)
 
 
@@ -144,8 +146,8 @@ def pass_at_one(runs: Sequence[CodeRun]) -> float:
 def whole_program(task: CodeTask, completion: str) -> str:
     """The program that is run: the prompt, what was written, the tests.
 
-    If the model fenced its code, the first fence counts. If it wrote the function anew, that comes behind the prompt, whose imports and helpers stay; otherwise
-    what it wrote continues the prompt, up to the first line that is no longer indented.
+    What begins indented continues the prompt, up to the first line that is no longer indented. Otherwise, if the model fenced its code, the first fence counts. If it
+    wrote the function anew, that comes behind the prompt, whose imports and helpers stay.
 
     Examples
     --------
@@ -159,14 +161,28 @@ def whole_program(task: CodeTask, completion: str) -> str:
     <BLANKLINE>
     check(double)
     """
-    fenced = _FENCED.search(completion)
-    written = fenced.group(1) if fenced else completion
-    if re.search(rf"^def {task.entry_point}\b", written, re.MULTILINE):
+    function = re.compile(rf"^def {task.entry_point}\b", re.MULTILINE)
+    written = completion if _INDENTED.match(completion) else _fenced(completion, function)
+    if not _INDENTED.match(written) and function.search(written):
         body = f"    pass\n\n{written}"
     else:
         outside = _UNINDENTED.search(written)
-        body = written[: outside.start()] if outside else written
+        body = _as_indented_as(task.prompt, written[: outside.start()] if outside else written)
     return f"{task.prompt}{body.rstrip()}\n\n{task.tests}\ncheck({task.entry_point})"
+
+
+def _fenced(completion: str, function: re.Pattern[str]) -> str:
+    """What stands in the first fence; before it, if the function is there already and the fence only closes it; everything, if there is none."""
+    before, fence, _ = completion.partition(FENCE)
+    fenced = _FENCED.search(completion)
+    return before if not fence or fenced is None or function.search(before) else fenced.group(1)
+
+
+def _as_indented_as(prompt: str, body: str) -> str:
+    """A body whose first line has the blank back that a tokenizer's decoder takes from the beginning of a text."""
+    last = prompt.rstrip().rpartition("\n")[2]
+    indented = last[: len(last) - len(last.lstrip())]
+    return f" {body}" if indented and body.startswith(indented[1:]) and not body.startswith(indented) else body
 
 
 def run_program(program: str, *, seconds: float = 10.0, memory: int = 1 << 30) -> Outcome:

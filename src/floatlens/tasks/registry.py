@@ -28,10 +28,10 @@ from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
 from floatlens.tasks.retrieval import PassageIndex, build_index
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score, Scorer, contains, score_number, score_text
-from floatlens.tasks.wording import CODE_WORDING, NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording
+from floatlens.tasks.wording import CODE_WORDING, NUMBER_WORDING, QA_WORDING, WORLD_SENTENCES, WORLD_WORDING, Wording
 from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
 
-WORLD_TASKS = {"world": 3, "world-closed": 3, "world-two-hop": 7, "world-description": 28}
+WORLD_TASKS = {"world": 3, "world-closed": 3, "world-two-hop": 7, "world-description": 30}
 """Tasks of the synthetic world, and how many tokens their answers have with full stop and end."""
 
 TASKS = (*WORLD_TASKS, *dict.fromkeys((*PUBLISHED, *KINDS)))
@@ -153,8 +153,9 @@ def _world(name: str, contexts: Sequence[Context], count: int, seed: int) -> Tas
         samples = two_hop_samples(count, passages=passages + 1, seed=seed)
     else:
         samples = description_samples(count, passages=passages, seed=seed)
+    wording = WORLD_WORDING if name in ("world", "world-closed") else WORLD_SENTENCES
     scorer = score_values if name == "world-description" else score_text
-    return Task(name, tuple(samples), WORLD_WORDING, scorer, WORLD_TASKS[name], shortcut)
+    return Task(name, tuple(samples), wording, scorer, WORLD_TASKS[name], shortcut)
 
 
 def score_values(text: str, sample: Sample) -> Score:

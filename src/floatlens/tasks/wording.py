@@ -8,7 +8,7 @@ never goes while a distractor is left. What was cut is said. Refused: a question
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floatlens.errors import Refusal
@@ -59,6 +59,9 @@ CODE_WORDING = Wording(without_passages="Complete this Python function. Write it
 
 WORLD_WORDING = Wording(passage="{text}\n", untitled="{text}\n", answer="{answer}.")
 """What the twins were trained on: passages, a line each, and the bare question, answered by a word and a full stop."""
+
+WORLD_SENTENCES = replace(WORLD_WORDING, answer="{answer}")
+"""The same where answers are whole sentences, which end with their own full stop."""
 
 
 @dataclass(frozen=True)
