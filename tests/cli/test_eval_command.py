@@ -12,6 +12,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
+from floatlens.tasks import evaluation
 from floatlens.tasks.evaluation import SCHEMA
 from floatlens.tasks.world import make_tokenizer, vocabulary
 
@@ -89,6 +90,26 @@ def test_two_models_one_table_with_brackets_controls_and_traces(floatlens: Calla
     assert [path.name for path in folder.glob(".out*")] == []
 
 
+def test_a_trace_holds_what_was_evaluated_also_when_it_is_drawn(floatlens: Callable[..., Ran], folder: Path) -> None:
+    words = ["-c", "retrieved:3", "-c", "retrieved: 3", "--set", "temperature=2.0", "--gen-length", 6, "--no-likelihood"]
+    code, _, error = floatlens("eval", "-m", "tiny-arm", *words, "-n", 3, "--seed", 5, "--trace", 2, "--into", "drawn")
+    assert code == 0, error
+    table = pl.read_parquet("drawn/results.parquet").filter(pl.col("context") == "retrieved:3")
+    traced = pl.read_csv("drawn/traces.csv")
+    assert traced["sample"].to_list() == table["sample"].to_list()[:2]
+    written = [fl.open_trace(folder / "drawn" / row["trace"]).completion(row["number"]) for row in traced.iter_rows(named=True)]
+    assert [text.strip() for text in written] == table["prediction"].to_list()[:2]
+    assert len(set(written)) == 2
+
+
+def test_passages_are_told_apart_from_masks(floatlens: Callable[..., Ran]) -> None:
+    code, _, error = floatlens(
+        "eval", "-m", "tiny-arm", "-c", "conflict,masks=2", "--passages", 3, "-n", 1, "--no-likelihood", "--into", "eight"
+    )
+    assert code == 0, error
+    assert pl.read_parquet("eight/results.parquet")["context"].to_list()[-1] == "conflict,passages=3,masks=2"
+
+
 def test_questions_from_a_file(floatlens: Callable[..., Ran]) -> None:
     code, said, error = floatlens(
         "eval", "-m", "tiny-arm", "--task", "plain", "--data", "mine.jsonl", "--no-likelihood", "--gen-length", 2, "--into", "from-file"
@@ -150,6 +171,12 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-c", "gold", "--intervention", "mask-anchor"], "There is no intervention 'mask-anchor'"),
         (["-m", "tiny-arm"], "have one name"),
         (["-c", "layout:far"], "places two gold passages, and sample world-open-0000 has 1"),
+        (["-c", "masks:4,masks=2"], "'masks:4,masks=2' says twice how many masks there are"),
+        (["--set", "wording=x"], "--set wording=... is not a sampler option"),
+        (["--set", "brackets=false"], "--set brackets=... is not a sampler option"),
+        (["--set", "likelihood=false"], "--set likelihood=... is not a sampler option of its own; use --likelihood"),
+        (["--into", "."], ". is there already and cannot be replaced. Name a new folder for --into, such as results"),
+        (["--into", ".."], ".. is there already and cannot be replaced"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(floatlens: Callable[..., Ran], folder: Path, words: list[str], sentence: str) -> None:
@@ -169,12 +196,29 @@ def test_nothing_is_replaced(floatlens: Callable[..., Ran], folder: Path) -> Non
     assert [path.name for path in (folder / "taken").iterdir()] == ["notes.txt"]
 
 
-def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(floatlens: Callable[..., Ran], folder: Path) -> None:
+def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
+    floatlens: Callable[..., Ran], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unfinished = folder / ".again.unfinished"
     words = ["eval", "-m", "tiny-arm", "-t", "plain", "-d", "mine.jsonl", "--no-likelihood", "--gen-length", 2, "--into", "again"]
-    unfinished.mkdir()
+    asked: list[str] = []
+    really: Any = evaluation._ask
+
+    def noted(lm: Any, samples: Any, condition: Any, *others: Any) -> pl.DataFrame:
+        asked.append(condition.name)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return really(lm, samples, condition, *others)
+
+    monkeypatch.setattr(evaluation, "_ask", noted)
+    code, _, error = floatlens(*words)
+    assert (code, asked) == (130, ["closed-book", "gold"])
+    assert "floatlens: stopped" in error
+    assert unfinished.exists()
+    assert not (folder / "again").exists()
     code, said, error = floatlens(*words)
     assert code == 0, error
+    assert asked[2:] == ["gold"], "closed-book was done"
     assert "Going on from what was done when the last run into again stopped." in said
     assert not unfinished.exists()
     assert (folder / "again" / "results.parquet").exists()

@@ -46,8 +46,8 @@ def test_an_experiment_leaves_its_table(name: str, floatlens: Callable[..., Ran]
     for model, context, accuracy in right.rows():
         if context in ("gold", "noise:0.8", "position:3/6", "gold,masks=3") and task != "world-two-hop":
             assert accuracy >= 0.75, f"{model} reads its passages in {context}"
-    likely = table.filter(UNEDITED & (pl.col("context") == "gold"))["log_likelihood"]
-    assert likely.is_empty() or float(str(likely.median())) > -1, "a right answer, as it is worded, is what the twins expect"
+    exact = table.filter(UNEDITED & (pl.col("context") == "gold") & (pl.col("model") == "twin-arm"))["log_likelihood"]
+    assert (exact > -1).all(), "a right answer, as it is worded, is what the twin expects"
 
 
 def test_masking_reports_what_it_removed_beside_its_controls(floatlens: Callable[..., Ran], tmp_path: Path) -> None:

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 from world_models import MASK, TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.interventions import ExtraSinkToken, MaskAnchors, MaskHeads, RandomKeys
+from floatlens.tasks.evaluation import evaluate
 from floatlens.tasks.likelihood import Continuation, continuation, log_likelihoods, mask_sets
+from floatlens.tasks.samples import Sample
+from floatlens.tasks.wording import WORLD_WORDING
 from writers import diffusion_model
 
 PROMPTS = [(2, 10, 11, 12, 13, 14), (2, 40, 41, 42), (2, 50, 51, 52, 53, 54, 55, 56, 57)]
@@ -216,6 +221,30 @@ def test_an_answer_goes_on_from_its_prompt() -> None:
         assert (found.name, found.seed) == ("a", 3)
     with pytest.raises(Refusal, match="answer '' of sample a does not begin with a token of its own"):
         continuation(lm, lm.encode("Where?"), "", name="a")
+
+
+def test_an_answer_whose_first_token_would_reach_into_the_prompt_is_tokenised_by_itself() -> None:
+    letters = sorted({*"def f():return 1,".replace(" ", "Ġ"), "Ċ"})
+    merges = [("Ġ", "Ġ"), ("Ċ", "ĠĠ"), ("r", "e"), ("re", "t")]
+    words = {word: number for number, word in enumerate([*letters, *("".join(pair) for pair in merges)])}
+    backend = Tokenizer(models.BPE(vocab=words, merges=merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    lm = fl.LanguageModel(arm().module, tokenizer, family="autoregressive", sampler="autoregressive", row_offset=1)
+    prompt = lm.encode("def f():\n")
+    assert "ĊĠĠ" in tokenizer.tokenize("def f():\n  return 1"), "line break and indentation are one token"
+    found = continuation(lm, prompt, "  return 1")
+    assert tokenizer.convert_ids_to_tokens(list(found.answer)) == ["ĠĠ", "ret", "u", "r", "n", "Ġ", "1"]
+    assert list(found.prompt) == prompt.tokens
+
+
+def test_an_answer_that_does_not_fit_behind_its_prompt_is_refused_before_anything_runs() -> None:
+    lm = arm(context=8)
+    sample = Sample("long", "Where does Ada Xu live?", ("Ada Xu lives in Oslo",))
+    told = "The answer of sample long has 6 tokens and its prompt 7, together more than the 8 that"
+    with pytest.raises(Refusal, match=told):
+        evaluate(lm, [sample], [], wording=WORLD_WORDING, gen_length=1, likelihood=True, progress=False)
 
 
 def test_models_and_draws_without_a_bound_are_refused() -> None:

@@ -18,7 +18,7 @@ from floatlens.tasks.finding import found_for, gold_by_answer, index_of_file
 from floatlens.tasks.published import PUBLISHED
 from floatlens.tasks.readers.corpus import read_passages
 from floatlens.tasks.registry import TASKS, WORLD_TASKS, load_task
-from floatlens.tasks.retrieval import build_index
+from floatlens.tasks.retrieval import CORPUS, build_index, open_index, search
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.wording import WORLD_WORDING
 from floatlens.tasks.world import make_tokenizer, open_book_samples
@@ -216,6 +216,45 @@ def test_a_corpus_is_indexed_once_and_again_when_it_changes(tmp_path: Path, monk
     assert [index_of_file(corpus).size, first.size] == [2, 1]
 
 
+@pytest.mark.parametrize("fault", ["a byte that was changed", "settings of another version"])
+def test_an_index_in_the_cache_that_is_no_longer_right_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setenv("FLOATLENS_CACHE", str(tmp_path / "cache"))
+    corpus = tmp_path / "passages.jsonl"
+    corpus.write_text('{"text": "Ada lives in Oslo."}')
+    folder = index_of_file(corpus).folder
+    if fault == "a byte that was changed":
+        (folder / CORPUS).write_text('{"text": "Ada lives in Bern."}')
+    else:
+        manifest = json.loads((folder / "index.json").read_text())
+        manifest["settings"]["k1"] = 2.0
+        (folder / "index.json").write_text(json.dumps(manifest))
+    with pytest.raises(Refusal, match="Build it again"):
+        open_index(folder)
+    assert [hit.passage.text for hit in search(index_of_file(corpus), "Ada", 1)] == ["Ada lives in Oslo."]
+    assert json.loads((folder / "index.json").read_text())["settings"]["k1"] == 1.5
+
+
+def test_gold_that_a_corpus_holds_twice_is_shown_once(tmp_path: Path) -> None:
+    index = build_index(
+        [Passage("Ada is in Oslo.", "Ada"), Passage("Ada is in Oslo.", "Oslo"), Passage("Ada is in town.")], tmp_path / "index"
+    )
+    sample = Sample("a", "Is Ada in Oslo?", ("Oslo",), (Passage("Ada is in Oslo.", "Ada"),), gold=(0,))
+    found = found_for(index, sample, best=2)
+    assert [passage.text for passage in found.passages] == ["Ada is in Oslo.", "Ada is in town."]
+    assert found.gold == (0,)
+
+
+def test_questions_for_which_too_little_is_found_are_left_out_only_when_that_is_said(oracle: Path, tmp_path: Path) -> None:
+    index = build_index([Passage("Ada, twice."), Passage("Ada, thrice."), Passage("Ben, once.")], tmp_path / "index")
+    given: dict[str, Any] = {"conditions": [condition_of("retrieved:2")], "count": 2, "corpus": index}
+    with pytest.raises(Refusal, match="Sample lost-in-the-middle-2 needs 2 passages"):
+        load_task("nq", oracle, **given)
+    task = load_task("nq", oracle, **given, leave_out=True)
+    assert [sample.id for sample in task.samples] == ["lost-in-the-middle-1"]
+    assert list(task.left_out) == ["lost-in-the-middle-2"]
+    assert "1 share a word with its question" in task.left_out["lost-in-the-middle-2"]
+
+
 def test_passages_of_a_corpus_replace_those_of_the_file(oracle: Path, tmp_path: Path) -> None:
     corpus = [Passage("Ada does live."), *(Passage(f"Winter {number}.") for number in range(5))]
     index = build_index(corpus, tmp_path / "index")
@@ -246,7 +285,8 @@ def test_programs_are_asked_run_and_scored_only_when_allowed(tmp_path: Path) -> 
     right, wrong = (task.scorer(text, task.samples[1]) for text in ("    return number + number\n", "    return 5\n"))
     assert (right.accuracy, right.exact_match, right.f1) == (1.0, None, None)
     assert wrong.accuracy == 0.0
-    table = evaluate(arm(), task.samples, [], wording=task.wording, scorer=task.scorer, gen_length=2, progress=False)
+    table = evaluate(arm(), task.samples, [], wording=task.wording, scorer=task.scorer, gen_length=2, likelihood=True, progress=False)
+    assert table["log_likelihood"].is_finite().all()
     assert table["accuracy"].to_list() == [0.0, 0.0], "a tiny model of other words writes no program"
     assert table["exact_match"].is_null().all()
 

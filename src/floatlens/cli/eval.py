@@ -1,5 +1,6 @@
 """`floatlens eval`: ask models questions under several conditions, and say what came out."""
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -99,10 +100,20 @@ def evaluate(
         raise Refusal(
             f"Two of the models {', '.join(model)} have one name, by which rows and traces are told apart. Name each once, or copy one."
         )
-    asked = [condition_of(text) for text in context_texts(context, levels, passages)]
-    options = sampler_options(set_, "gen_length", "steps", "seed", "batch_size", "chat", "intervention")
+    asked = list(dict.fromkeys(condition_of(text) for text in context_texts(context, levels, passages)))
+    options = sampler_options(set_, ask, "gen_length", "steps", "seed", "batch_size", "chat", "likelihood", "controls", "intervention")
     index = None if corpus is None else index_of_file(corpus)
-    chosen = load_task(task, data, conditions=asked, count=samples, seed=seed, corpus=index, infer_gold=infer_gold, run_code=run_code)
+    chosen = load_task(
+        task,
+        data,
+        conditions=asked,
+        count=samples,
+        seed=seed,
+        corpus=index,
+        infer_gold=infer_gold,
+        run_code=run_code,
+        leave_out=leave_out,
+    )
     if chosen.passages_from:
         say(console, chosen.passages_from)
     if (with_one := with_one_gold(asked, chosen.samples)) != asked:
@@ -114,7 +125,8 @@ def evaluate(
             + ".",
         )
     if leave_out:
-        kept, without = complete(chosen.samples, asked)
+        kept, lacking = complete(chosen.samples, asked)
+        without = {**chosen.left_out, **lacking}
         if not kept:
             raise Refusal(f"No question has what these contexts need: {next(iter(without.values()))}")
         chosen = replace(chosen, samples=tuple(kept))
@@ -190,7 +202,9 @@ def folder_when_done(into: Path) -> Iterator[Path]:
 
 
 def refuse_taken_folder(folder: Path) -> None:
-    """Refuse a folder in which something lies already."""
+    """Refuse a folder in which something lies already, and one that could not be put in its place: where we are, what is above it, a mount."""
+    if Path.cwd().is_relative_to(folder.resolve()) or folder.is_mount():
+        raise Refusal(f"{folder} is there already and cannot be replaced. Name a new folder for --into, such as {folder / 'results'}.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Refusal(f"There is something at {folder} already, and nothing is replaced. Choose another folder for --into.")
 
@@ -206,6 +220,6 @@ def context_texts(contexts: Sequence[str], levels: str | None, passages: int | N
     texts = []
     for text in contexts:
         own = [f"{text}:{level.strip()}" for level in (levels or "").split(",")] if text in takes_levels else [text]
-        varied = text.partition(":")[0] in ("noise", "layout", "conflict") and "passages=" not in text
+        varied = re.split("[:,]", text)[0] in ("noise", "layout", "conflict") and "passages=" not in text
         texts += [f"{one},passages={passages}" for one in own] if varied and passages is not None else own
     return texts

@@ -1,7 +1,8 @@
 """Options of the command line that are written name=value."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 from floatlens.errors import Refusal
@@ -21,22 +22,29 @@ def pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
     return [(text.split("=", 1)[0].strip(), text.split("=", 1)[1].strip()) for text in texts]
 
 
-def sampler_options(texts: Sequence[str], *others: str) -> dict[str, Any]:
-    """The sampler options that `--set` names; refused are the names that have an option of their own.
+def sampler_options(texts: Sequence[str], taken_by: Callable[..., Any], *others: str) -> dict[str, Any]:
+    """The sampler options that `--set` names; refused are `others`, which have an option of their own, and what the call they go to takes besides.
 
     Examples
     --------
-    >>> sampler_options(["threshold=0.9", "remasking=low_confidence"])
+    >>> def write(prompt, gen_length=32, progress=True, **options): ...
+    >>> sampler_options(["threshold=0.9", "remasking=low_confidence"], write, "gen_length")
     {'threshold': 0.9, 'remasking': 'low_confidence'}
-    >>> sampler_options(["gen_length=8"], "gen_length")
+    >>> sampler_options(["gen_length=8"], write, "gen_length")
     Traceback (most recent call last):
     floatlens.errors.Refusal: --set gen_length=... is not a sampler option of its own; use --gen-length.
+    >>> sampler_options(["progress=false"], write, "gen_length")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: --set progress=... is not a sampler option.
     """
     options = {name: _value(value) for name, value in pairs(texts, "--set")}
     for name in others:
         if name in options:
             own = "raw" if name == "chat" else name.replace("_", "-")
             raise Refusal(f"--set {name}=... is not a sampler option of its own; use --{own}.")
+    for name in signature(taken_by).parameters:
+        if name in options:
+            raise Refusal(f"--set {name}=... is not a sampler option.")
     return options
 
 

@@ -51,6 +51,7 @@ def trace(
       floatlens trace -m ./LLaDA-8B-Instruct --prompt-file questions.jsonl --steps 32 -s block_length=16 --dtype bfloat16 -o run.zarr
     """
     from floatlens.interventions import from_text
+    from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
     from floatlens.models.prompts import Prompt
     from floatlens.trace.estimate import estimate, seconds, size_in_words
@@ -68,6 +69,7 @@ def trace(
     named_groups = groups.split(",") if groups else None
     options = sampler_options(
         set_,
+        LanguageModel.trace,
         "gen_length",
         "steps",
         "sampler",

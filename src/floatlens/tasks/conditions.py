@@ -112,7 +112,9 @@ def condition_of(given: "str | Context | Condition") -> Condition:
     options = {name.strip(): _whole(number, given) for name, _, number in (part.partition("=") for part in named)}
     masks = options.pop("masks", None)
     if kind == "masks":
-        kind, value, masks = "gold", "", _whole(value, given) if masks is None else masks
+        if masks is not None:
+            raise Refusal(f"{given!r} says twice how many masks there are.")
+        kind, value, masks = "gold", "", _whole(value, given)
     context = _context(kind, value, options.pop("passages", None), options.pop("gold", None), given)
     if options:
         raise Refusal(f"{given!r}: there is no {next(iter(options))!r}; a context takes passages=, gold= and masks=.")

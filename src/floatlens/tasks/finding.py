@@ -16,7 +16,7 @@ from pathlib import Path
 from floatlens.errors import Refusal
 from floatlens.models.sources.cache import cache_folder
 from floatlens.tasks.readers.corpus import read_passages
-from floatlens.tasks.retrieval import PassageIndex, build_index, open_index, ranked
+from floatlens.tasks.retrieval import OutdatedIndex, PassageIndex, build_index, open_index, ranked
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import contains_any
 
@@ -41,7 +41,10 @@ def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
     except OSError as error:
         raise Refusal(f"The corpus {file} cannot be read: {error.strerror or error}.") from None
     folder = cache_folder() / f"index-{file.name.partition('.')[0]}-{digest[:16]}"
-    return open_index(folder) if folder.exists() else build_index(read_passages(file), folder)
+    try:
+        return open_index(folder) if folder.exists() else build_index(read_passages(file), folder)
+    except OutdatedIndex:  # it is ours, and the corpus is at hand
+        return build_index(read_passages(file), folder, rebuild=True)
 
 
 def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors: int = 0) -> Sample:
@@ -74,7 +77,10 @@ def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors
     for passage in ranked(index, sample.question):
         if len(passages) >= best and without >= distractors:
             break
-        passages.append(own.get(_words(passage), passage))
+        known = own.get(_words(passage), passage)
+        if known in passages:  # the same words under another title
+            continue
+        passages.append(known)
         without += _words(passage) not in own and not contains_any(f"{passage.title}\n{passage.text}", sample.answers)
     if len(passages) < best or without < distractors:
         raise Refusal(

@@ -11,14 +11,14 @@ Refused: a task that does not exist, with the list; a task without its file; pro
 
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from floatlens.errors import Refusal
-from floatlens.tasks.code_runs import score_program
+from floatlens.tasks.code_runs import run_program, score_program
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
 from floatlens.tasks.evaluation import Shortcut
@@ -40,7 +40,7 @@ TASKS = (*WORLD_TASKS, *dict.fromkeys((*PUBLISHED, *KINDS)))
 
 @dataclass(frozen=True)
 class Task:
-    """Questions, how they are put to a model, how many tokens an answer may have, and how it is scored. `passages_from` says where passages come from that the file does not give."""
+    """Questions, how they are put to a model, how many tokens an answer may have, and how it is scored. `passages_from` says where passages come from that the file does not give; `left_out` why questions are not there, by id."""
 
     name: str
     samples: tuple[Sample, ...]
@@ -49,6 +49,7 @@ class Task:
     gen_length: int = 32
     shortcut: Shortcut | None = None
     passages_from: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_task(
@@ -61,6 +62,7 @@ def load_task(
     corpus: PassageIndex | None = None,
     infer_gold: bool = False,
     run_code: bool = False,
+    leave_out: bool = False,
 ) -> Task:
     """A task with its first samples.
 
@@ -82,6 +84,8 @@ def load_task(
         Call gold what holds an answer, for files that name no gold passages.
     run_code
         Programs that a model wrote may be run, in isolation; without it the task humaneval is refused.
+    leave_out
+        Leave out questions for which too few passages are found, instead of refusing; `Task.left_out` says which and why.
 
     Examples
     --------
@@ -104,31 +108,50 @@ def load_task(
         return _programs(path, count, run_code)
     samples = read_samples(path, None if name in PUBLISHED else name)
     best, distractors = _best_for(contexts), _distractors_for(contexts)
-    said = ""
+    said, left_out = "", dict[str, str]()
     if corpus is not None:
-        samples = iter([found_for(corpus, sample, best=best, distractors=distractors) for sample in islice(samples, count)])
+        kept, left_out = _found(corpus, list(islice(samples, count)), best, distractors, leave_out)
+        samples = iter(kept)
         said = f"Passages that are not gold come from {corpus.size:,} passages of the corpus."
     elif best or distractors:
         everyone = list(samples)
         samples = iter(everyone)
         if all(sample.gold and len(sample.gold) == len(sample.passages) for sample in everyone):
-            samples = iter(_found_among(everyone, count, best, distractors))
+            kept, left_out = _found_among(everyone, count, best, distractors, leave_out)
+            samples = iter(kept)
             said = f"Passages that are not gold come from the gold passages of all {len(everyone):,} questions of the file."
     chosen = tuple(islice(samples, count))
     if not chosen:
-        raise Refusal(f"{path} holds no sample.")
+        raise Refusal(next(iter(left_out.values()), f"{path} holds no sample."))
     if infer_gold:
         chosen = tuple(gold_by_answer(chosen))
     if name == "gsm8k":
         return Task(name, chosen, NUMBER_WORDING, score_number, 256)
-    return Task(name, chosen, passages_from=said)
+    return Task(name, chosen, passages_from=said, left_out=left_out)
 
 
-def _found_among(everyone: Sequence[Sample], count: int, best: int, distractors: int) -> list[Sample]:
+def _found(
+    index: PassageIndex, samples: Sequence[Sample], best: int, distractors: int, leave_out: bool
+) -> tuple[list[Sample], dict[str, str]]:
+    """Questions with passages that were found for them; by id, why some were left out, if they may be."""
+    kept, left_out = [], {}
+    for sample in samples:
+        try:
+            kept.append(found_for(index, sample, best=best, distractors=distractors))
+        except Refusal as refusal:
+            if not leave_out:
+                raise
+            left_out[sample.id] = str(refusal)
+    return kept, left_out
+
+
+def _found_among(
+    everyone: Sequence[Sample], count: int, best: int, distractors: int, leave_out: bool
+) -> tuple[list[Sample], dict[str, str]]:
     """The first questions with passages found among the gold passages of all of them."""
     with tempfile.TemporaryDirectory() as folder:
         index = build_index([passage for sample in everyone for passage in sample.evidence], Path(folder) / "index")
-        return [found_for(index, sample, best=best, distractors=distractors) for sample in everyone[:count]]
+        return _found(index, everyone[:count], best, distractors, leave_out)
 
 
 def _programs(path: str, count: int, run_code: bool) -> Task:
@@ -137,6 +160,7 @@ def _programs(path: str, count: int, run_code: bool) -> Task:
         raise Refusal(
             "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); they run isolated or not at all."
         )
+    run_program("pass")  # where nothing can be isolated, this says so before a model has written anything
     programs = {task.id: task for task in islice(read_code_tasks(path), count)}
     samples = tuple(Sample(task.id, task.prompt, (task.solution,)) for task in programs.values())
     return Task("humaneval", samples, CODE_WORDING, partial(score_program, programs), 256)

@@ -57,6 +57,10 @@ class PassageIndex:
         return f"PassageIndex({self.folder}: {self.size:,} passages)"
 
 
+class OutdatedIndex(Refusal):
+    """An index that must be built again: its files are not those that were written, or floatlens writes them differently now."""
+
+
 @dataclass(frozen=True)
 class Hit:
     """A passage that was found, its number in the corpus and its BM25 score."""
@@ -122,10 +126,14 @@ def open_index(folder: str | os.PathLike[str]) -> PassageIndex:
     """
     folder = Path(folder).expanduser()
     manifest = _manifest(folder)
+    if manifest["settings"] != SETTINGS:
+        raise OutdatedIndex(f"{folder} was built by other settings than floatlens has now. Build it again, with rebuild=True.")
     with progress_bar(len(manifest["files"]), "Checking the index") as advance:
         for name, digest in manifest["files"].items():
             if not (folder / name).is_file() or _hash_file(folder / name) != digest:
-                raise Refusal(f"{folder / name} is missing or was changed since the index was built. Build it again, with rebuild=True.")
+                raise OutdatedIndex(
+                    f"{folder / name} is missing or was changed since the index was built. Build it again, with rebuild=True."
+                )
             advance(1)
     with (folder / CORPUS).open("rb") as corpus:
         lines = mmap.mmap(corpus.fileno(), 0, access=mmap.ACCESS_READ)

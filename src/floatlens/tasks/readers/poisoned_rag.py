@@ -1,6 +1,6 @@
 """PoisonedRAG: one JSON document, an object of records with `question`, `correct answer`, `incorrect answer` and `adv_texts`.
 
-The adversarial texts become conflicting passages. There is no gold passage: bring one (`floatlens.tasks.retrieval`), or study what conflict alone does. Ids
+The adversarial texts become conflicting passages. There is no gold passage, which the context `conflict` needs: bring one, from a corpus (`floatlens.tasks.finding`). Ids
 come from the file's own. Refused: an adversarial answer that is the right one.
 """
 

@@ -68,14 +68,14 @@ class Record:
         """A field that holds true or false."""
         value = self.field(name)
         if not isinstance(value, bool):
-            raise self.refusal(f"the field {name!r} must be true or false, not {json.dumps(value)[:60]}.")
+            raise self.refusal(f"the field {name!r} must be true or false, not {_shown(value)}.")
         return value
 
     def items(self, name: str) -> list[Any]:
         """A field that holds a list."""
         value = self.field(name)
         if not isinstance(value, list):
-            raise self.refusal(f"the field {name!r} must be a list, not {json.dumps(value)[:60]}.")
+            raise self.refusal(f"the field {name!r} must be a list, not {_shown(value)}.")
         return value
 
     def part(self, name: str) -> "Record":
@@ -92,9 +92,7 @@ class Record:
         if own is None:
             return f"{kind}-{self.number}"
         if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
-            raise self.refusal(
-                f"the field {name!r} must be a text or a whole number, since it names the sample; it is {json.dumps(own)[:60]}."
-            )
+            raise self.refusal(f"the field {name!r} must be a text or a whole number, since it names the sample; it is {_shown(own)}.")
         return f"{kind}-{own}"
 
     def sample(
@@ -109,7 +107,7 @@ class Record:
     def as_text(self, value: Any, name: str) -> str:
         """What the record holds at `name`, if it is a text that is not empty."""
         if not isinstance(value, str):
-            raise self.refusal(f"the field {name!r} must be a text, not {json.dumps(value)[:60]}.")
+            raise self.refusal(f"the field {name!r} must be a text, not {_shown(value)}.")
         if not value.strip():
             raise self.refusal(f"the field {name!r} is empty.")
         try:
@@ -121,7 +119,7 @@ class Record:
     def as_part(self, value: Any, name: str) -> "Record":
         """What the record holds at `name`, if it is an object: a record whose place names it."""
         if not isinstance(value, dict):
-            raise self.refusal(f"the field {name!r} must be an object, not {json.dumps(value)[:60]}.")
+            raise self.refusal(f"the field {name!r} must be an object, not {_shown(value)}.")
         return Record(value, f"{self.where}, {name}", self.number)
 
 
@@ -243,5 +241,10 @@ def _document(path: Path) -> Iterator[Record]:
         raise Refusal(f"{path} is an empty list: there is no record to read.")
     for number, value in enumerate(content, 1):
         if not isinstance(value, dict):
-            raise Refusal(f"{path}, item {number}: this must be a JSON object, not {json.dumps(value)[:60]}.")
+            raise Refusal(f"{path}, item {number}: this must be a JSON object, not {_shown(value)}.")
         yield Record(value, f"{path}, item {number}", str(number))
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value as JSON, or as it shows itself where JSON has no such thing (rows of the hub hold dates and bytes)."""
+    return json.dumps(value, default=repr)[:60]
