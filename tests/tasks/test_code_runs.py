@@ -209,6 +209,15 @@ def test_a_verdict_cannot_be_forged_without_the_secret() -> None:
     assert run_program(forged) == Outcome("failed", "AssertionError")
 
 
+def test_beside_the_interpreter_only_its_programs_and_libraries_are_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("bin", "lib/python3", "share"):  # as under ~/.local, where other things of the user lie
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python3"))
+    monkeypatch.setattr("sysconfig.get_path", lambda _name: str(tmp_path / "lib" / "python3"))
+    own = [path for path in code_runs._visible() if path not in code_runs.SYSTEM]
+    assert own == [str(tmp_path / "bin"), str(tmp_path / "lib")]
+
+
 def test_limits_that_nothing_could_run_in_are_refused() -> None:
     for seconds, memory in ((0, 1 << 30), (math.nan, 1 << 30), (1, 1 << 20)):
         with pytest.raises(Refusal, match="at least 128 MiB"):

@@ -3,7 +3,7 @@
 It is started in namespaces of its own (mounts, network, processes) with a job on its standard input, and then gives up, in this order: the file system (all that is left is the
 interpreter and the system's libraries, read-only, and an empty folder in memory), its user if that is root, every capability and the
 way to get one back, further processes and threads, memory and processor time above the limits, and its open files. Any step that fails ends it before the program is looked at: it never runs half
-protected. What it says goes to standard output, which the program no longer has: a line when all doors are closed, and one at the end, both with the job's secret.
+protected. What it says goes to what was its standard output, through a descriptor that the program is not told of: a line when all doors are closed, and one at the end, both with the job's secret.
 """
 
 import ctypes

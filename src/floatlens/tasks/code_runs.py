@@ -254,9 +254,9 @@ def _isolated_interpreter() -> list[str]:
 
 
 def _visible() -> list[str]:
-    """What a program may see: the system's libraries and the interpreter's own, each as it is called and none twice."""
-    standard_library = sysconfig.get_path("stdlib")
-    wanted = [*SYSTEM, *(os.path.realpath(path) for path in (sys.base_prefix, sys.base_exec_prefix, standard_library))]
+    """What a program may see: the system's libraries, and the folders of the interpreter and its own, each as it is called and none twice."""
+    interpreter = (sys.executable, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    wanted = [*SYSTEM, *(os.path.dirname(os.path.realpath(path)) for path in interpreter)]
     chosen: list[str] = []
     for path in wanted:
         if os.path.isdir(path) and path != "/" and not any(path == other or path.startswith(f"{other}/") for other in chosen):
