@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import floatlens as fl
 from floatlens.tasks import evaluation
 from floatlens.tasks.evaluation import SCHEMA
+from floatlens.tasks.scoring import first_line
 from floatlens.tasks.world import make_tokenizer, vocabulary
 
 Ran = tuple[int, str, str]
@@ -22,11 +23,12 @@ MASK, END = (vocabulary().index(word) for word in ("[MASK]", "[EOS]"))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tiny models, and a file of questions."""
+    """Tiny models, and a file of questions."""
     folder = tmp_path_factory.mktemp("eval")
     hows: dict[str, dict[str, Any]] = {
         "tiny-arm": {"family": "autoregressive", "sampler": "autoregressive", "row_offset": 1},
         "tiny-mdm": {"family": "llada", "sampler": "llada", "mask_token_id": MASK},
+        "tiny-blocks": {"family": "sdar", "sampler": "sdar", "mask_token_id": MASK},
     }
     for name, how in hows.items():
         torch.manual_seed(1)
@@ -98,8 +100,33 @@ def test_a_trace_holds_what_was_evaluated_also_when_it_is_drawn(floatlens: Calla
     traced = pl.read_csv("drawn/traces.csv")
     assert traced["sample"].to_list() == table["sample"].to_list()[:2]
     written = [fl.open_trace(folder / "drawn" / row["trace"]).completion(row["number"]) for row in traced.iter_rows(named=True)]
-    assert [text.strip() for text in written] == table["prediction"].to_list()[:2]
+    assert [first_line(text) for text in written] == table["prediction"].to_list()[:2]
     assert len(set(written)) == 2
+
+
+def test_an_option_goes_to_the_models_that_have_it(floatlens: Callable[..., Ran]) -> None:
+    words = ["-c", "gold", "--set", "block_length=2", "--set", "temperature=1.5", "--gen-length", 4, "--no-likelihood", "-n", 3]
+    code, said, error = floatlens("eval", "-m", "tiny-arm", "-m", "tiny-mdm", *words, "--into", "shared")
+    assert code == 0, error
+    assert "tiny-arm has no block_length and runs without." in said
+    assert "tiny-mdm has no" not in said
+    table = pl.read_parquet("shared/results.parquet").filter(pl.col("context") == "gold")
+    own: dict[str, dict[str, Any]] = {"tiny-arm": {}, "tiny-mdm": {"block_length": 2}}
+    for name, options in own.items():
+        rows = table.filter(pl.col("model") == name)
+        written = fl.load(name).generate(rows["prompt"].to_list(), gen_length=4, temperature=1.5, progress=False, **options)
+        assert rows["prediction"].to_list() == [first_line(one.text) for one in written]
+
+
+def test_another_loop_is_that_of_the_diffusion_models(floatlens: Callable[..., Ran]) -> None:
+    words = ["-c", "gold", "--sampler", "dream", "--set", "order=maskgit_plus", "--gen-length", 4, "--no-likelihood", "-n", 2]
+    code, said, error = floatlens("eval", "-m", "tiny-arm", "-m", "tiny-mdm", *words, "--trace", 1, "--into", "by-dream")
+    assert code == 0, error
+    assert "tiny-arm has no order and runs without." in said
+    trace = fl.open_trace("by-dream/traces/tiny-mdm/gold.zarr")
+    assert trace.attributes["sampler"]["name"] == "dream"
+    row = pl.read_parquet("by-dream/results.parquet").filter((pl.col("context") == "gold") & (pl.col("model") == "tiny-mdm"))
+    assert first_line(trace.completion(0)) == row["prediction"][0]
 
 
 def test_passages_are_told_apart_from_masks(floatlens: Callable[..., Ran]) -> None:
@@ -175,6 +202,9 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["--set", "wording=x"], "--set wording=... is not a sampler option"),
         (["--set", "brackets=false"], "--set brackets=... is not a sampler option"),
         (["--set", "likelihood=false"], "--set likelihood=... is not a sampler option of its own; use --likelihood"),
+        (["-m", "tiny-mdm", "--sampler", "best"], "There is no sampler 'best'"),
+        (["--sampler", "dream"], "--sampler dream is a loop of diffusion models, and none of these can be run by it"),
+        (["-m", "tiny-blocks"], "tiny-blocks writes by blocks or by a loop of its own"),
         (["--into", "."], ". is there already and cannot be replaced. Name a new folder for --into, such as results"),
         (["--into", ".."], ".. is there already and cannot be replaced"),
     ],

@@ -55,10 +55,13 @@ def evaluate(
     ),
     gen_length: int = typer.Option(None, min=1, help="Tokens to write; the task's own by default."),
     steps: int = typer.Option(None, min=1, help="Denoising steps, at most; one a token by default."),
+    sampler: str = typer.Option(None, help="Another decoding loop for the diffusion models: llada, dream, sdar."),
     batch_size: int = typer.Option(8, min=1, help="Prompts that run together; changes the speed, never the tokens."),
     seed: int = typer.Option(0, min=0, help="What questions of the world, random controls and mask sets are drawn from."),
     into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, pictures, traces."),
-    set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
+    set_: list[str] = typer.Option(
+        [], "--set", "-s", help="A sampler option, name=value, for the models that have it: temperature=0.7, threshold=0.9, block_length=8."
+    ),
     run_code: bool = typer.Option(
         False,
         "--run-code",
@@ -84,12 +87,15 @@ def evaluate(
     """
     import polars as pl
 
+    from floatlens.decoding.options import share_out
+    from floatlens.models.doctor import examine
     from floatlens.models.loading import load
     from floatlens.report.evaluation_files import write_pictures
     from floatlens.report.evaluation_tables import print_evaluation
     from floatlens.tasks.conditions import complete, condition_of, plan, with_one_gold
     from floatlens.tasks.evaluation import evaluate as ask
     from floatlens.tasks.finding import index_of_file
+    from floatlens.tasks.likelihood import refuse_without_likelihood
     from floatlens.tasks.outcomes import as_table, summarise
     from floatlens.tasks.recording import record
     from floatlens.tasks.registry import load_task
@@ -101,7 +107,9 @@ def evaluate(
             f"Two of the models {', '.join(model)} have one name, by which rows and traces are told apart. Name each once, or copy one."
         )
     asked = list(dict.fromkeys(condition_of(text) for text in context_texts(context, levels, passages)))
-    options = sampler_options(set_, ask, "gen_length", "steps", "seed", "batch_size", "chat", "likelihood", "controls", "intervention")
+    options = sampler_options(
+        set_, ask, "gen_length", "steps", "sampler", "seed", "batch_size", "chat", "likelihood", "controls", "intervention"
+    )
     index = None if corpus is None else index_of_file(corpus)
     chosen = load_task(
         task,
@@ -133,6 +141,16 @@ def evaluate(
         if without:
             say(console, f"Left out {len(without)} questions, such as: {next(iter(without.values()))}")
     planned = plan(chosen.samples, asked, intervention, controls=controls)  # before anything heavy
+    examined = [examine(name, dtype=dtype, trust_remote_code=trust_remote_code) for name in model]
+    for found in examined if likelihood else []:
+        refuse_without_likelihood(found)
+    if sampler and all(found.sampler in (None, "autoregressive") for found in examined):
+        raise Refusal(f"--sampler {sampler} is a loop of diffusion models, and none of these can be run by it. Leave it out.")
+    loops = [found.sampler if found.sampler in (None, "autoregressive") else sampler or found.sampler for found in examined]
+    shares = share_out(options, loops)
+    for found, share in zip(examined, shares, strict=True):
+        if lacking := ", ".join(name for name in options if name not in share):
+            say(console, f"{found.name} has no {lacking} and runs without.")
     said = f"{len(chosen.samples)} questions under {len(planned)} conditions for {len(model)} model{'s' * (len(model) != 1)}."
     say(console, said)
     length, chat = gen_length or chosen.gen_length, False if raw else None
@@ -141,7 +159,7 @@ def evaluate(
         say(console, f"Going on from what was done when the last run into {into} stopped.")
     with folder_when_done(into) as folder:
         tables, traced = [], []
-        for name in model:
+        for name, loop, share in zip(model, loops, shares, strict=True):
             lm = load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
             tables.append(
                 ask(
@@ -160,12 +178,13 @@ def evaluate(
                     likelihood=likelihood,
                     chat=chat,
                     keep=unfinished,
-                    **options,
+                    sampler=loop,
+                    **share,
                 )
             )
             if trace:
                 conditions = asked or [one for one in planned if one.intervention is None]
-                how = {"gen_length": length, "steps": steps, "seed": seed, "chat": chat, **options}
+                how = {"gen_length": length, "steps": steps, "seed": seed, "chat": chat, "sampler": loop, **share}
                 traced += record(lm, chosen.samples[:trace], conditions, folder, wording=chosen.wording, **how)
         table = pl.concat(tables)
         summary = summarise(table)

@@ -3,6 +3,7 @@
 Greedy decoding is the default everywhere, so that runs are comparable and repeatable; published defaults that differ are named in the fields' comments.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args, get_type_hints
 
@@ -151,18 +152,45 @@ def make_options(sampler: str, given: dict[str, Any]) -> Options:
     floatlens.errors.Refusal: The dream sampler has no option 'block_length'. It has: gen_length, steps, order, order_temperature, temperature, \
 top_p, top_k, eps, threshold.
     """
-    if sampler not in SAMPLERS:
-        raise Refusal(f"There is no sampler {sampler!r}. There are: {', '.join(SAMPLERS)}.")
+    _refuse_no_sampler(sampler)
     kind = SAMPLERS[sampler]
-    known = [field.name for field in fields(kind)]
     types = get_type_hints(kind)
     for name, value in given.items():
-        if name not in known:
-            raise Refusal(f"The {sampler} sampler has no option {name!r}. It has: {', '.join(known)}.")
+        if name not in _known(sampler):
+            raise _unknown(sampler, name)
         accepted = get_args(types[name]) or (types[name],)
         if isinstance(value, bool) != (bool in accepted) or not isinstance(value, (*accepted, int) if float in accepted else accepted):
             raise Refusal(f"{name}={value!r} is not what the {sampler} sampler takes: {name} is {_in_words(accepted)}.")
     return kind(**given)
+
+
+def share_out(given: Mapping[str, Any], samplers: Sequence[str | None]) -> list[dict[str, Any]]:
+    """What each of several samplers gets of the options that are given for all of them: those it has. One that none has is refused; a model's own loop (None) gets all.
+
+    Examples
+    --------
+    >>> share_out({"threshold": 0.9, "temperature": 1.0}, ["llada", "autoregressive"])
+    [{'threshold': 0.9, 'temperature': 1.0}, {'temperature': 1.0}]
+    """
+    for sampler in samplers:
+        _refuse_no_sampler(sampler)
+    for name in given:
+        if not any(sampler is None or name in _known(sampler) for sampler in samplers):
+            raise _unknown(next(sampler for sampler in samplers if sampler is not None), name)
+    return [{name: value for name, value in given.items() if sampler is None or name in _known(sampler)} for sampler in samplers]
+
+
+def _refuse_no_sampler(sampler: str | None) -> None:
+    if sampler is not None and sampler not in SAMPLERS:
+        raise Refusal(f"There is no sampler {sampler!r}. There are: {', '.join(SAMPLERS)}.")
+
+
+def _known(sampler: str) -> list[str]:
+    return [field.name for field in fields(SAMPLERS[sampler])]
+
+
+def _unknown(sampler: str, name: str) -> Refusal:
+    return Refusal(f"The {sampler} sampler has no option {name!r}. It has: {', '.join(_known(sampler))}.")
 
 
 def _in_words(types: tuple[type, ...]) -> str:

@@ -38,6 +38,7 @@ from floatlens.models.fitting import context_length
 from floatlens.models.prompts import EncodedPrompt
 
 if TYPE_CHECKING:
+    from floatlens.models.doctor import Examination
     from floatlens.models.language_model import LanguageModel
 
 DRAWS = 32
@@ -205,8 +206,8 @@ def log_likelihoods(
     ]
 
 
-def refuse_without_likelihood(lm: "LanguageModel") -> None:
-    """Refuse models that have neither a next-token probability nor this bound.
+def refuse_without_likelihood(lm: "LanguageModel | Examination") -> None:
+    """Refuse models that have neither a next-token probability nor this bound; by what is known of them before they are loaded, if need be.
 
     Examples
     --------
