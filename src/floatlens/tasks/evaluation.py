@@ -178,15 +178,9 @@ def evaluate(
     conditions = plan(samples, contexts, interventions, controls=controls, brackets=brackets)
     shown = {condition.context: [arrange(sample, condition.context) for sample in samples] for condition in conditions}
     order = _by_longest_prompt(samples, list(shown.values()), wording)
-    fitted: dict[tuple[Context, int], list[Fitted]] = {}
-    for condition in conditions:
-        prompts = condition.context, settings.length_for(condition)
-        if prompts not in fitted:
-            given = zip(samples, shown[condition.context], strict=True)
-            fitted[prompts] = [fit(lm, sample, passages, wording, prompts[1], chat) for sample, passages in given]
-            if likelihood:
-                for sample, one in zip(samples, fitted[prompts], strict=True):
-                    refuse_without_room(lm, _continuation(lm, sample, one, settings))
+    fitted = {}
+    for context, length in dict.fromkeys((condition.context, settings.length_for(condition)) for condition in conditions):
+        fitted[context, length] = _fit_all(lm, samples, shown[context], length, settings)
     tables: list[pl.DataFrame] = []
     model = "" if keep is None else fingerprint(lm)
     with progress_bar(len(conditions) * len(samples), f"Asking {lm.name}", show=progress) as advance:
@@ -201,6 +195,17 @@ def evaluate(
                 advance(len(samples))
             tables.append(rows)
     return pl.concat(tables)
+
+
+def _fit_all(
+    lm: LanguageModel, samples: Sequence[Sample], shown: Sequence[Sequence[Passage]], length: int, settings: _Settings
+) -> list[Fitted]:
+    """The prompts of all samples in one context, with room for what is to be written, and for the answers whose likelihood is taken."""
+    given = zip(samples, shown, strict=True)
+    fitted = [fit(lm, sample, passages, settings.wording, length, settings.chat) for sample, passages in given]
+    for sample, one in zip(samples, fitted, strict=True) if settings.draws is not None else ():
+        refuse_without_room(lm, _continuation(lm, sample, one, settings))
+    return fitted
 
 
 def _ask(

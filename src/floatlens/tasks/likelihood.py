@@ -95,9 +95,8 @@ def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, nam
     encoded = lm.tokenizer(prompt.text + goes_on, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     spans = list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
     tokens = tuple(token for token, (start, stop) in spans if stop > max(start, len(prompt.text)))
-    if any(
-        start < len(prompt.text) < stop for _, (start, stop) in spans
-    ):  # behind the prompt's own last token, it can only be written by itself
+    reaches_over = any(start < len(prompt.text) < stop for _, (start, stop) in spans)
+    if reaches_over:  # behind the prompt's own last token it can only be written by itself
         tokens = tuple(lm.tokenizer(goes_on, add_special_tokens=False, verbose=False)["input_ids"])
         if lm.tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != goes_on:
             tokens = ()
