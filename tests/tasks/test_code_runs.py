@@ -4,6 +4,7 @@ import math
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -213,9 +214,16 @@ def test_beside_the_interpreter_only_its_programs_and_libraries_are_seen(monkeyp
     for name in ("bin", "lib/python3", "share"):  # as under ~/.local, where other things of the user lie
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python3"))
-    monkeypatch.setattr("sysconfig.get_path", lambda _name: str(tmp_path / "lib" / "python3"))
+    monkeypatch.setattr("sysconfig.get_path", lambda _name, **_vars: str(tmp_path / "lib" / "python3"))
     own = [path for path in code_runs._visible() if path not in code_runs.SYSTEM]
     assert own == [str(tmp_path / "bin"), str(tmp_path / "lib")]
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="not in a virtual environment")
+def test_packages_of_a_virtual_environment_are_not_seen() -> None:
+    environment = os.path.realpath(sys.prefix)
+    own = [path for path in code_runs._visible() if path not in code_runs.SYSTEM]
+    assert not [path for path in own if path.startswith(environment) or environment.startswith(path)]
 
 
 def test_limits_that_nothing_could_run_in_are_refused() -> None:

@@ -46,6 +46,8 @@ def _main() -> None:
 def _build_root(folder: str, visible: list[str]) -> None:
     """A file system in memory with what may be seen, read-only, and a folder to write in."""
     _call("mount", b"none", folder.encode(), b"tmpfs", NOSUID | NODEV, b"mode=755")
+    os.mkdir(folder + "/tmp")
+    _call("mount", b"none", f"{folder}/tmp".encode(), b"tmpfs", NOSUID | NODEV, ROOM.encode())  # first: an interpreter may lie in /tmp
     for path in visible:
         inside = folder + path
         os.makedirs(os.path.dirname(inside), exist_ok=True)
@@ -55,9 +57,7 @@ def _build_root(folder: str, visible: list[str]) -> None:
         os.makedirs(inside, exist_ok=True)
         _call("mount", path.encode(), inside.encode(), None, BIND | RECURSIVE_BIND, None)
         _read_only(inside, RECURSIVELY)
-    os.mkdir(folder + "/tmp")
     _read_only(folder, 0)
-    _call("mount", b"none", f"{folder}/tmp".encode(), b"tmpfs", NOSUID | NODEV, ROOM.encode())
 
 
 def _read_only(folder: str, how: int) -> None:

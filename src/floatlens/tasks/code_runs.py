@@ -255,7 +255,8 @@ def _isolated_interpreter() -> list[str]:
 
 def _visible() -> list[str]:
     """What a program may see: the system's libraries, and the folders of the interpreter and its own, each as it is called and none twice."""
-    interpreter = (sys.executable, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    itself = {"platbase": sys.base_exec_prefix}  # not the virtual environment, whose packages a program has no business with
+    interpreter = (sys.executable, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib", vars=itself))
     wanted = [*SYSTEM, *(os.path.dirname(os.path.realpath(path)) for path in interpreter)]
     chosen: list[str] = []
     for path in wanted:
