@@ -139,7 +139,7 @@ def evaluate(
             raise Refusal(f"No question has what these contexts need: {next(iter(without.values()))}")
         chosen = replace(chosen, samples=tuple(kept))
         if without:
-            say(console, f"Left out {len(without)} questions, such as: {next(iter(without.values()))}")
+            say(console, f"Left out {counted(len(without), 'question')}, such as: {next(iter(without.values()))}")
     planned = plan(chosen.samples, asked, intervention, controls=controls)  # before anything heavy
     examined = [examine(name, dtype=dtype, trust_remote_code=trust_remote_code) for name in model]
     for found in examined if likelihood else []:
@@ -151,8 +151,8 @@ def evaluate(
     for found, share in zip(examined, shares, strict=True):
         if lacking := ", ".join(name for name in options if name not in share):
             say(console, f"{found.name} has no {lacking} and runs without.")
-    said = f"{len(chosen.samples)} questions under {len(planned)} conditions for {len(model)} model{'s' * (len(model) != 1)}."
-    say(console, said)
+    asking = f"{counted(len(chosen.samples), 'question')} under {counted(len(planned), 'condition')}"
+    say(console, f"{asking} for {counted(len(model), 'model')}.")
     length, chat = gen_length or chosen.gen_length, False if raw else None
     unfinished = into.parent / f".{into.name}.unfinished"
     if unfinished.exists():
@@ -199,6 +199,17 @@ def evaluate(
         say(console, reason)
     names = ["results.parquet", "summary.csv", *(path.name for path in pictures), *(["traces"] if trace else [])]
     say(console, f"Wrote {', '.join(names[:-1])} and {names[-1]} to {into}.")
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, in words.
+
+    Examples
+    --------
+    >>> counted(1, "model"), counted(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def say(console: Console, sentence: str) -> None:
