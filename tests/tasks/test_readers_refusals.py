@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,9 @@ def test_places_inside_a_record_are_named() -> None:
     record = Record({"a": [{"b": {"c": ""}}]}, "x.json", "1")
     with pytest.raises(Refusal, match=r"^x.json, a\[0\], b: the field 'c' is empty\.$"):
         record.parts("a")[0].part("b").text("c")
+
+
+def test_a_value_that_json_does_not_have_is_shown_as_it_is() -> None:
+    row = Record({"question": date(2024, 5, 1)}, "hf:some/questions, row 1", "1")
+    with pytest.raises(Refusal, match=r"row 1: the field 'question' must be a text, not \"datetime\.date\(2024, 5, 1\)\"\."):
+        row.text("question")

@@ -291,6 +291,20 @@ def test_programs_are_asked_run_and_scored_only_when_allowed(tmp_path: Path) -> 
     assert table["exact_match"].is_null().all()
 
 
+def test_programs_that_cannot_be_isolated_are_refused_before_a_model_writes_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {
+        "task_id": "mine/0",
+        "prompt": "def f():\n",
+        "entry_point": "f",
+        "test": "def check(f): f()\n",
+        "canonical_solution": "    pass\n",
+    }
+    (tmp_path / "HumanEval.jsonl").write_text(json.dumps(record))
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    with pytest.raises(Refusal, match="cannot be isolated here, so none is run: this is Darwin"):
+        load_task("humaneval", tmp_path, run_code=True)
+
+
 def test_sampler_options_reach_the_model() -> None:
     table = evaluate(arm(), open_book_samples(2), [], wording=WORLD_WORDING, gen_length=2, progress=False, temperature=5.0)
     greedy = evaluate(arm(), open_book_samples(2), [], wording=WORLD_WORDING, gen_length=2, progress=False)
