@@ -87,6 +87,7 @@ def test_nothing_is_taken_up_that_something_else_left(tmp_path: Path, asked: lis
         {"temperature": 0.5},
         {"lm": other_config},
         {"scorer": partial(score_text, whole_words=False)},
+        {"scorer": partial(score_text, whole_words=True)},
         {"scorer": lambda text, sample: score_text(text, sample)},
         {"scorer": Strict()},
     ]
