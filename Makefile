@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test test-real lint bench clean
+.PHONY: setup demo test test-real attack lint bench clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -15,6 +15,9 @@ test: lint  ## ruff, pyright, pytest with doctests
 
 test-real: $(READY)  ## the tests that run SmolLM2-135M for real (fetches 93 MB on first use; the questions take about two hours of one core)
 	$(BIN)/pytest -m real
+
+attack: $(READY)  ## damaged traces and folders, hostile checkpoints, prompts and programs, killed runs, fuzzing: every case (make test tries a sample)
+	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 tests/attack
 
 lint: $(READY)
 	$(BIN)/ruff check .
