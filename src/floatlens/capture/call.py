@@ -170,3 +170,23 @@ class AttentionCall:
 def as_four_axes(mask: Tensor) -> Tensor:
     """The mask as `(sample or 1, head or 1, query or 1, key or 1)`."""
     return mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
+
+
+def unpack_heads(call: AttentionCall, heads_per_kv_head: int) -> AttentionCall:
+    """A call of one row whose query heads were packed as rows of their KV head, with its heads apart again; any other call as it is.
+
+    From version 5.23 on, transformers computes a single row of a masked, grouped-query layer that way: (sample, KV head, heads per KV head, depth).
+    Read as it comes, the heads would be taken for so many queries.
+
+    Examples
+    --------
+    >>> call = AttentionCall(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 5, 4), torch.zeros(1, 2, 5, 4), mask=None, causal=False, scale=0.5)
+    >>> unpack_heads(call, 3).query.shape, unpack_heads(call, 1) is call
+    (torch.Size([1, 6, 1, 4]), True)
+    """
+    if heads_per_kv_head == 1 or (call.queries, call.heads) != (heads_per_kv_head, call.kv_heads):
+        return call
+    mask = call.mask
+    if mask is not None and as_four_axes(mask).shape[2] != 1:
+        mask = as_four_axes(mask).flatten(1, 2)[:, :, None]
+    return replace(call, query=call.query.flatten(1, 2)[:, :, None], mask=mask, grouped=True)

@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from floatlens.errors import Refusal
@@ -33,30 +33,37 @@ class RunningModules:
 
     def __init__(self, model: nn.Module) -> None:
         self._thread = threading.get_ident()
-        self._stack: list[str] = []
+        self._stack: list[tuple[str, int]] = []
         self._handles: list[RemovableHandle] = []
         for name, module in model.named_modules():
             if _may_call_attention(module):
-                self._handles.append(module.register_forward_pre_hook(self._entering(name)))
+                self._handles.append(module.register_forward_pre_hook(self._entering(name), with_kwargs=True))
                 self._handles.append(module.register_forward_hook(self._leave, always_call=True))
 
     @property
     def innermost(self) -> str | None:
         """Path of the module being run, or None outside the model."""
-        return self._stack[-1] if self._stack else None
+        return self._stack[-1][0] if self._stack else None
+
+    @property
+    def packed_heads(self) -> int:
+        """How many query heads per KV head the module being run may hand to the kernel as rows of one head; 1 if it may not (see `unpack_heads`)."""
+        return self._stack[-1][1] if self._stack else 1
 
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
 
     def _entering(self, name: str) -> Any:
-        def enter(_module: nn.Module, _inputs: Any) -> None:
+        def enter(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
             if threading.get_ident() != self._thread:
                 raise Refusal(
                     "The tapped model is being run in another thread, where its attention cannot be seen. "
                     "Open the tap in the thread that runs the model."
                 )
-            self._stack.append(name)
+            hidden = named.get("hidden_states", inputs[0] if inputs else None)
+            one_row = isinstance(hidden, Tensor) and hidden.dim() == 3 and hidden.shape[1] == 1
+            self._stack.append((name, int(getattr(module, "num_key_value_groups", 1)) if one_row else 1))
 
         return enter
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
-from floatlens.capture.call import AttentionCall
+from floatlens.capture.call import AttentionCall, unpack_heads
 from floatlens.capture.chosen_rows import SeenCall
 from floatlens.capture.dataset import CallRecord, StepRecord, assemble, record_of
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
@@ -205,16 +205,21 @@ class Tap:
         identity = self._numbers.identify(module)
         if len(self._numbers.identities) > self._expected:
             refuse_surplus(identity, self._expected)
-        asked = replace(read_call(args, kwargs), layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
+        came = read_call(args, kwargs)
+        asked = unpack_heads(came, self._running.packed_heads)
+        asked = replace(asked, layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
         asked = self._forward.locate(asked)
         with full_precision(asked.query.device):
             self._forward.observe(asked, self._samples)  # what is wrong with the model's own call is said before any edit
             before = self._before(asked)
             call = apply_edits(self._edits, asked, before)
         if call is asked:
-            output, logsumexp = run(call, lambda: function(*args, **kwargs))
+            output, logsumexp = run(came, lambda: function(*args, **kwargs))
         else:
             output, logsumexp = run(call)
+        if logsumexp is not None:
+            logsumexp = logsumexp.reshape(call.query.shape[:3])
+        output = output.reshape(*came.query.shape[:3], -1)
         if not (self._recording and self._writes_records):
             return output
         with full_precision(asked.query.device):
