@@ -3,6 +3,7 @@
 import platform
 import subprocess
 
+import psutil
 import pytest
 
 from floatlens.tasks.code_runs import Outcome, run_program
@@ -19,6 +20,11 @@ def isolation_works() -> bool:
 
 
 isolated = pytest.mark.skipif(not isolation_works(), reason="this machine has no bwrap, or lets nobody make namespaces")
+
+
+def processes() -> set[psutil.Process]:
+    """Everything that this process has started, directly or not, and that is still there; other tests may have started something too."""
+    return set(psutil.Process().children(recursive=True))
 
 
 def judged_by(tests: str, program: str, **limits: float) -> Outcome:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import psutil
 import pytest
 from attack_size import tries
 from forging_programs import FORGERIES, SLOW_FORGERIES
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from floatlens.tasks import code_isolation, code_runs
 from floatlens.tasks.code_runs import Outcome, run_program
 from floatlens.tasks.readers import CodeTask
-from jailed_programs import isolated, judged_by
+from jailed_programs import isolated, judged_by, processes
 
 PROMPT = "def square(number):\n"
 TESTS = "def check(candidate):\n    assert candidate(3) == 9\n    assert candidate(12) == 144\n    assert all(map(candidate, [1, 2]))\n"
@@ -31,17 +30,18 @@ NOBODY = 65534
 @pytest.mark.parametrize("name", [*FORGERIES, *SLOW])
 def test_no_forgery_passes_and_floatlens_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_runs, "PATIENCE", 1.0)
+    before = processes()
     outcome = run_program(TASK, (FORGERIES | SLOW)[name], seconds=1, memory=1 << 28)
     assert outcome.how in ("failed", "timed out", "died"), outcome
-    assert psutil.Process().children(recursive=True) == []
+    assert processes() <= before
 
 
 @isolated
 def test_a_right_program_passes_whatever_else_it_tries() -> None:
     liar = "class Liar(int):\n    def __eq__(self, other): return False\n    __hash__ = None\n"
-    assert run_program(TASK, f"{liar}def square(number):\n    return Liar(number * number)\n", seconds=1) == Outcome("passed")
+    assert run_program(TASK, f"{liar}def square(number):\n    return Liar(number * number)\n") == Outcome("passed")
     killer = "import os\ndef square(number):\n    try: os.kill(-1, 9)\n    except OSError: pass\n    print('failed')\n    return number * number\n"
-    assert run_program(TASK, killer, seconds=1) == Outcome("passed")
+    assert run_program(TASK, killer) == Outcome("passed")
 
 
 @isolated
@@ -114,7 +114,7 @@ from floatlens.tasks.readers import CodeTask
 assert os.getuid() == {NOBODY}
 task = CodeTask("mine/0", {PROMPT!r}, {TESTS!r}, "square", "")
 programs = {chosen!r} | {{"right": "def square(number): return number * number"}}
-print(json.dumps({{name: code_runs.run_program(task, program, seconds=1, memory=1 << 28).how for name, program in programs.items()}}))
+print(json.dumps({{name: code_runs.run_program(task, program, seconds=5, memory=1 << 28).how for name, program in programs.items()}}))
 """
     ended = subprocess.run([*command, "-c", script], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", capture_output=True, text=True)
     if "cannot be isolated here" in ended.stderr:

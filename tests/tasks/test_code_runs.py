@@ -22,7 +22,7 @@ from floatlens.tasks.code_runs import (
     whole_program,
 )
 from floatlens.tasks.readers import CodeTask
-from jailed_programs import isolated, isolation_works, judged_by, run
+from jailed_programs import isolated, isolation_works, judged_by, processes, run
 
 PROMPT = 'import math\n\n\ndef root(number):\n    """The square root, rounded down."""\n'
 TESTS = "def check(candidate):\n    assert candidate(17) == 4\n    assert candidate(0) == 0\n"
@@ -75,7 +75,7 @@ def test_nothing_is_run_unless_asked_for() -> None:
 def test_right_solutions_pass_and_wrong_ones_do_not() -> None:
     wrong = ["    return 4\n", "    return\n", "    return number +\n", "    raise SystemExit(0)\n", "    import os\n    os._exit(0)\n"]
     fenced = f"Here it is:\n```python\n{PROMPT}{RIGHT}```\nI hope it helps.\n"
-    runs = run_code_tasks([TASK] * 7, [RIGHT, fenced, *wrong], allow_running=True, seconds=2)
+    runs = run_code_tasks([TASK] * 7, [RIGHT, fenced, *wrong], allow_running=True)
     assert [run.passed for run in runs] == [True, True] + [False] * 5
     assert pass_at_one(runs) == 2 / 7
     assert [run.outcome.how for run in runs[2:]] == ["failed", "failed", "failed", "failed", "died"]
@@ -84,7 +84,8 @@ def test_right_solutions_pass_and_wrong_ones_do_not() -> None:
 
 @isolated
 @pytest.mark.parametrize("where", ["in the program", "in the tests"])
-def test_an_endless_loop_is_stopped(where: str) -> None:
+def test_an_endless_loop_is_stopped(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_runs, "PATIENCE", 600.0)  # a busy machine may take long to give it a second
     endless = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
     if where == "in the program":
         assert run(endless, seconds=1) == Outcome("timed out", "it was stopped after 1 s of processor time")
@@ -95,9 +96,10 @@ def test_an_endless_loop_is_stopped(where: str) -> None:
 
 @isolated
 def test_waiting_is_stopped_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = processes()
     monkeypatch.setattr(code_runs, "PATIENCE", 1.0)
     assert run("import time\ntime.sleep(3600)", seconds=0.1) == Outcome("timed out", "it was still there after 1.3 seconds")
-    assert psutil.Process().children(recursive=True) == [], "each is waited for, and bwrap waits for what it started"
+    assert processes() <= before, "each is waited for, and bwrap waits for what it started"
 
 
 @isolated
@@ -105,10 +107,11 @@ def test_an_interrupted_run_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    before = processes()
     monkeypatch.setattr(code_runs, "_said", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run("import time\ntime.sleep(3600)")
-    assert psutil.Process().children(recursive=True) == []
+    assert processes() <= before
 
 
 @isolated
@@ -119,12 +122,14 @@ def test_when_floatlens_is_killed_its_programs_die_with_it() -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == b"started\n"
         itself = psutil.Process(other.pid)
-        while len(started := itself.children(recursive=True)) < 4:  # two times bwrap and its interpreter
+        started: list[psutil.Process] = []
+        while sorted(process.name() == "bwrap" for process in started) != [False, False, True, True]:  # each bwrap and its interpreter
             assert other.poll() is None
             time.sleep(0.05)
+            started = itself.children(recursive=True)
         other.kill()
-    gone, alive = psutil.wait_procs(started, timeout=60)
-    assert (len(gone), [process.status() for process in alive if process.status() != psutil.STATUS_ZOMBIE]) == (len(started), [])
+    while running := [process for process in started if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]:
+        psutil.wait_procs(running, timeout=1)  # as long as it takes: what hangs here is a process that lives on
 
 
 @isolated

@@ -31,7 +31,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/nix/store")
 ROOM = 1 << 24  # bytes of the folder to write in
 NOBODY = "65534"
 ENOUGH_TO_READ = 1 << 16  # bytes of what a script says before it is locked in
-GRACE = 0.5  # seconds that a script gets to leave by itself when it is no longer needed
+GRACE = 2.0  # seconds that a script gets to leave by itself when it is no longer needed, also on a busy machine
 
 # What the filter refuses: the number of each system call on x86-64 and on ARM; None where there is no such call.
 REFUSED_CALLS: dict[str, tuple[int | None, int | None]] = {
@@ -120,10 +120,10 @@ class Isolated:
         lines = self._complaints.read(ENOUGH_TO_READ).decode(errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "")
 
-    def stop(self) -> Ended:
-        """End it, if it does not leave by itself, and wait until it and everything in its namespaces is gone."""
+    def stop(self, *, at_once: bool = False) -> Ended:
+        """End it, at once or if it does not leave by itself, and wait until it and everything in its namespaces is gone."""
         if self._ended is None:
-            if not select.select([self._watched], [], [], GRACE)[0]:
+            if at_once or not select.select([self._watched], [], [], GRACE)[0]:
                 self._kill()
             _, status, used = os.wait4(self._process.pid, 0)
             self._process.returncode = os.waitstatus_to_exitcode(status)

@@ -264,6 +264,7 @@ def _judged(task: CodeTask, judge: Isolated, tried: Isolated, verdict: IO[bytes]
     longest = 3 * seconds + PATIENCE
     ended = _said(verdict, longest)
     if ended is None:
+        tried.stop(at_once=True)
         return Outcome("timed out", f"it was still there after {longest:g} seconds")
     if ended.how == "unusable":
         raise _unusable(task, ended.detail)
