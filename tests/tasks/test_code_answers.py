@@ -1,10 +1,13 @@
 """The judge of a program gets data and nothing else: what can be passed to it, what it makes of exceptions and of the prompt, and tests that cannot judge."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from floatlens.errors import Refusal
-from floatlens.tasks.code_runs import Outcome, prompt_by_itself, refuse_unusable_tests, run_program, whole_program
-from floatlens.tasks.readers import CodeTask
+from floatlens.tasks.code_runs import Outcome, prompt_by_itself, refuse_unusable_tests, run_code_tasks, run_program, whole_program
+from floatlens.tasks.readers import CodeTask, read_code_tasks
 from jailed_programs import isolated, isolation_works, judged_by
 
 PROMPT = 'def root(number):\n    """The square root, rounded down."""\n'
@@ -123,3 +126,24 @@ def test_tests_use_helpers_of_the_prompt_and_the_functions_own_name() -> None:
     task = CodeTask("mine/2", prompt, tests, "restored", "    return text[-1] + text[:-1]\n")
     assert run_program(task, whole_program(task, task.solution)) == Outcome("passed")
     assert run_program(task, whole_program(task, "    return text\n")) == Outcome("failed", "AssertionError")
+
+
+PUBLISHED = Path(os.environ.get("FLOATLENS_QA_DATA", "")) / "HumanEval.jsonl.gz"
+WAYS = {
+    "the published solution": lambda task: task.solution,
+    "the published solution, fenced": lambda task: f"Here it is:\n```python\n{task.prompt}{task.solution}\n```\n",
+    "nothing": lambda _: "    pass\n",
+    "None": lambda _: "    return None\n",
+    "something equal to everything": lambda _: "    return type('Liar', (), {'__eq__': lambda *_: True, '__hash__': None})()\n",
+}
+
+
+@isolated
+@pytest.mark.skipif(not PUBLISHED.is_file(), reason="FLOATLENS_QA_DATA names no folder with HumanEval.jsonl.gz")
+@pytest.mark.parametrize("way", WAYS)
+def test_all_published_solutions_pass_and_empty_ones_do_not(way: str) -> None:
+    tasks = list(read_code_tasks(PUBLISHED))
+    refuse_unusable_tests(tasks)
+    runs = run_code_tasks(tasks, [WAYS[way](task) for task in tasks], allow_running=True, progress=False)
+    passed = {run.task for run in runs if run.passed}
+    assert passed == ({task.id for task in tasks} if "solution" in way else set())
