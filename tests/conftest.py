@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from floatlens.cli import run
 
-settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None)
+BUSY = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}  # how long examples take says more about the machine than about them
+settings.register_profile("steady", derandomize=True, **BUSY)
+settings.register_profile("explore", **BUSY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 torch.set_num_threads(1)  # several workers with several threads each run ten times slower on tiny models
 

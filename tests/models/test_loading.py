@@ -244,5 +244,5 @@ def test_a_model_never_exists_twice_in_memory(dtype: str, tmp_path: Path) -> Non
     assert sum(file.stat().st_size for file in (tmp_path / "large").glob("*.safetensors")) > 250e6
     tiny_checkpoint("llada-8b-instruct", tmp_path / "tiny", tokenizer=False)
     command = [sys.executable, "-c", MEASURE, tmp_path / "tiny", tmp_path / "large", dtype]
-    measured = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    measured = subprocess.run(command, capture_output=True, text=True, check=True)
     assert 0.8 < float(measured.stdout) < 1.6  # the file's pages may count beside what they are converted to

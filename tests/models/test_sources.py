@@ -70,7 +70,7 @@ def test_nobody_sees_a_folder_by_its_name_before_it_is_complete(cache: Path) -> 
 
 
 def test_two_at_once_both_end_well_with_one_whole_folder(cache: Path) -> None:
-    both_convert = threading.Barrier(2, timeout=10)
+    both_convert = threading.Barrier(2, timeout=600)  # only so that a fault does not wait for ever
     ended: list[Path] = []
 
     def convert(folder: Path) -> None:

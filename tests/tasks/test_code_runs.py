@@ -1,18 +1,28 @@
-"""What a model wrote runs isolated or not at all. Where the machine offers no namespaces, every run must be refused, and that is what is tested there."""
+"""What a model wrote runs isolated or not at all, and is judged from outside. Where this machine cannot isolate, the tests that need it say so and are skipped; the refusal itself is tested everywhere."""
 
 import math
 import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from floatlens.errors import Refusal
-from floatlens.tasks import code_runs
-from floatlens.tasks.code_runs import CodeRun, Outcome, pass_at_one, run_code_tasks, run_program, whole_program
+from floatlens.tasks import code_isolation, code_runs
+from floatlens.tasks.code_runs import (
+    CodeRun,
+    Outcome,
+    pass_at_one,
+    require_isolation,
+    run_code_tasks,
+    whole_program,
+)
 from floatlens.tasks.readers import CodeTask
+from jailed_programs import isolated, isolation_works, judged_by, processes, run
 
 PROMPT = 'import math\n\n\ndef root(number):\n    """The square root, rounded down."""\n'
 TESTS = "def check(candidate):\n    assert candidate(17) == 4\n    assert candidate(0) == 0\n"
@@ -20,45 +30,39 @@ RIGHT = "    return math.isqrt(number)\n"
 TASK = CodeTask("mine/0", PROMPT, TESTS, "root", RIGHT)
 
 
-def isolation_works() -> bool:
-    """Whether this machine lets us make the namespaces, asked of `unshare` itself and not of the code under test."""
-    users = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    try:
-        return (
-            subprocess.run(
-                ["unshare", *users, "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "true"], capture_output=True
-            ).returncode
-            == 0
-        )
-    except OSError:
-        return False
-
-
-isolated = pytest.mark.skipif(not isolation_works(), reason="this machine lets nobody make namespaces")
-
-
 @pytest.mark.skipif(isolation_works(), reason="this machine can isolate")
 def test_without_namespaces_nothing_is_run() -> None:
     with pytest.raises(Refusal, match="cannot be isolated here, so none is run"):
-        run_program("pass")
+        require_isolation()
 
 
-@pytest.mark.parametrize("obstacle", ["another system", "no unshare", "an unshare that fails", "an unshare that does nothing"])
+REASONS = {
+    "another system": "this is Darwin, and the namespaces are Linux's",
+    "another processor": "system calls are filtered on x86_64 and aarch64, and this is riscv64",
+    "no bwrap": "the command bwrap is not installed",
+    "a bwrap that fails": "bwrap: No permissions to create new namespace",
+    "a bwrap that does nothing": "bwrap said nothing",
+    "a bwrap that cannot be started": "[Errno 8] Exec format error: ",
+}
+
+
+@pytest.mark.parametrize("obstacle", REASONS)
 def test_where_isolation_is_not_available_nothing_is_run(obstacle: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    marker, fake = tmp_path / "ran", tmp_path / "unshare"
-    if obstacle == "another system":
-        monkeypatch.setattr("platform.system", lambda: "Darwin")
-    else:
-        fake.write_text(
-            "#!/bin/sh\n"
-            + ("echo unshare failed: Operation not permitted >&2; exit 1\n" if obstacle == "an unshare that fails" else "exit 0\n")
-        )
+    marker, fake = tmp_path / "ran", tmp_path / "bwrap"
+    monkeypatch.setattr("platform.system", lambda: "Darwin" if obstacle == "another system" else "Linux")
+    monkeypatch.setattr("platform.machine", lambda: "riscv64" if obstacle == "another processor" else "x86_64")
+    if "bwrap that" in obstacle:
+        fails = "#!/bin/sh\necho bwrap: No permissions to create new namespace. >&2; exit 1\n"
+        fake.write_text({"a bwrap that fails": fails, "a bwrap that does nothing": "#!/bin/sh\nexit 0\n"}.get(obstacle, "nothing"))
         fake.chmod(0o755)
-        monkeypatch.setattr("shutil.which", lambda _name: None if obstacle == "no unshare" else str(fake))
-    with pytest.raises(
-        Refusal, match=r"cannot be isolated here, so none is run: .*(Darwin|not installed|Operation not permitted|it said nothing)"
-    ):
-        run_program(f"open({str(marker)!r}, 'w')")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refusal) as refused:
+        run(f"open({str(marker)!r}, 'w')")
+    why = REASONS[obstacle] + (repr(str(fake)) if obstacle == "a bwrap that cannot be started" else "")
+    assert str(refused.value) == (
+        f"Programs cannot be isolated here, so none is run: {why}. It takes Linux, the command bwrap (Debian's package bubblewrap: apt install bubblewrap) and user "
+        "namespaces that this user may make; in a container, they must be allowed."
+    )
     assert not marker.exists()
 
 
@@ -71,7 +75,7 @@ def test_nothing_is_run_unless_asked_for() -> None:
 def test_right_solutions_pass_and_wrong_ones_do_not() -> None:
     wrong = ["    return 4\n", "    return\n", "    return number +\n", "    raise SystemExit(0)\n", "    import os\n    os._exit(0)\n"]
     fenced = f"Here it is:\n```python\n{PROMPT}{RIGHT}```\nI hope it helps.\n"
-    runs = run_code_tasks([TASK] * 7, [RIGHT, fenced, *wrong], allow_running=True, seconds=2)
+    runs = run_code_tasks([TASK] * 7, [RIGHT, fenced, *wrong], allow_running=True)
     assert [run.passed for run in runs] == [True, True] + [False] * 5
     assert pass_at_one(runs) == 2 / 7
     assert [run.outcome.how for run in runs[2:]] == ["failed", "failed", "failed", "failed", "died"]
@@ -79,38 +83,66 @@ def test_right_solutions_pass_and_wrong_ones_do_not() -> None:
 
 
 @isolated
-def test_an_endless_loop_is_stopped() -> None:
-    assert run_program("while True:\n    try:\n        while True: pass\n    except BaseException: pass", seconds=1).how == "timed out"
+@pytest.mark.parametrize("where", ["in the program", "in the tests"])
+def test_an_endless_loop_is_stopped(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_runs, "PATIENCE", 600.0)  # a busy machine may take long to give it a second
+    endless = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    if where == "in the program":
+        assert run(endless, seconds=1) == Outcome("timed out", "it was stopped after 1 s of processor time")
+    else:
+        outcome = judged_by(endless, "def answer(): pass", seconds=1)
+        assert outcome == Outcome("timed out", "the process of its tests was stopped after 1 s of processor time")
 
 
 @isolated
-def test_waiting_is_stopped_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    jail = tmp_path / "jail.py"  # a name that no other test's process has
-    jail.write_text(code_runs.JAIL.read_text())
-    monkeypatch.setattr(code_runs, "JAIL", jail)
-    monkeypatch.setattr(code_runs, "PATIENCE", 3.0)
-    assert run_program("import time\ntime.sleep(3600)", seconds=0.1) == Outcome("timed out", "it was still there after 3.3 seconds")
-    assert not [number for number in os.listdir("/proc") if number.isdigit() and str(jail).encode() in command_line(number)]
+def test_waiting_is_stopped_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = processes()
+    monkeypatch.setattr(code_runs, "PATIENCE", 1.0)
+    assert run("import time\ntime.sleep(3600)", seconds=0.1) == Outcome("timed out", "it was still there after 1.3 seconds")
+    assert processes() <= before, "each is waited for, and bwrap waits for what it started"
 
 
-def command_line(process: str) -> bytes:
-    try:
-        return Path("/proc", process, "cmdline").read_bytes()
-    except OSError:  # it has ended since
-        return b""
+@isolated
+def test_an_interrupted_run_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = processes()
+    monkeypatch.setattr(code_runs, "_said", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("import time\ntime.sleep(3600)")
+    assert processes() <= before
+
+
+@isolated
+def test_when_floatlens_is_killed_its_programs_die_with_it() -> None:
+    script = "from jailed_programs import run; print('started', flush=True); run('import time; time.sleep(3600)', seconds=1000)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path)])}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"started\n"
+        itself = psutil.Process(other.pid)
+        started: list[psutil.Process] = []
+        while sorted(process.name() == "bwrap" for process in started) != [False, False, True, True]:  # each bwrap and its interpreter
+            assert other.poll() is None
+            time.sleep(0.05)
+            started = itself.children(recursive=True)
+        other.kill()
+    while running := [process for process in started if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]:
+        psutil.wait_procs(running, timeout=1)  # as long as it takes: what hangs here is a process that lives on
 
 
 @isolated
 @pytest.mark.parametrize("program", ["hoard = bytearray(1 << 30)", "hoard = []\nwhile True: hoard.append(bytearray(1 << 24))"])
 def test_a_memory_hog_is_stopped(program: str) -> None:
-    assert run_program(program, memory=1 << 28) == Outcome("failed", "MemoryError")
+    assert run(program, memory=1 << 28) == Outcome("failed", "MemoryError")
 
 
 @isolated
 def test_there_is_no_network_not_even_this_machine() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.1)
-        outcome = run_program(f"import socket\nsocket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)")
+        outcome = run(f"import socket\nsocket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)")
         with pytest.raises(TimeoutError):
             server.accept()
     assert outcome.how == "failed"
@@ -140,7 +172,7 @@ for attempt in (
         continue
     raise AssertionError("this should have been refused")
 """
-    assert run_program(program) == Outcome("passed")
+    assert run(program) == Outcome("passed")
     read_only = """
 import errno, os
 for attempt in (lambda: open("/new.txt", "w"), lambda: open("/usr/new.txt", "w"), lambda: os.chmod("/usr", 0o777)):
@@ -151,7 +183,7 @@ for attempt in (lambda: open("/new.txt", "w"), lambda: open("/usr/new.txt", "w")
     else:
         raise AssertionError("this should have been refused")
 """
-    assert run_program(read_only) == Outcome("passed")
+    assert run(read_only) == Outcome("passed")
     assert secret.read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.txt"]
 
@@ -167,7 +199,7 @@ assert library.unshare({new_mount_namespace}) == -1
 assert library.mount(None, b"/usr", None, {remount_for_writing}, None) == -1
 assert library.mount(b"none", b"/tmp", b"tmpfs", 0, None) == -1
 """
-    assert run_program(program) == Outcome("passed")
+    assert run(program) == Outcome("passed")
 
 
 @isolated
@@ -194,20 +226,14 @@ else:
     raise AssertionError("this should have been refused")
 """
     for _ in range(2):  # nothing is left from the first time
-        assert run_program(program) == Outcome("passed")
+        assert run(program) == Outcome("passed")
 
 
 @isolated
 def test_what_a_program_prints_goes_nowhere_and_there_is_nothing_to_read() -> None:
-    assert run_program(
-        "import sys\nassert sys.stdin.read() == ''\nprint('x' * (1 << 25), flush=True)\nprint('y', file=sys.stderr)"
-    ) == Outcome("passed")
-
-
-@isolated
-def test_a_verdict_cannot_be_forged_without_the_secret() -> None:
-    forged = 'import os\nfor number in range(64):\n    try: os.write(number, b\'{"how": "passed", "detail": ""}\\n\' * 3)\n    except OSError: pass\nassert False'
-    assert run_program(forged) == Outcome("failed", "AssertionError")
+    assert run("import sys\nassert sys.stdin.read() == ''\nprint('x' * (1 << 25), flush=True)\nprint('y', file=sys.stderr)") == Outcome(
+        "passed"
+    )
 
 
 def test_beside_the_interpreter_only_its_programs_and_libraries_are_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -215,21 +241,21 @@ def test_beside_the_interpreter_only_its_programs_and_libraries_are_seen(monkeyp
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python3"))
     monkeypatch.setattr("sysconfig.get_path", lambda _name, **_vars: str(tmp_path / "lib" / "python3"))
-    own = [path for path in code_runs._visible() if path not in code_runs.SYSTEM]
+    own = [path for path in code_isolation.visible() if path not in code_isolation.SYSTEM]
     assert own == [str(tmp_path / "bin"), str(tmp_path / "lib")]
 
 
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="not in a virtual environment")
 def test_packages_of_a_virtual_environment_are_not_seen() -> None:
     environment = os.path.realpath(sys.prefix)
-    own = [path for path in code_runs._visible() if path not in code_runs.SYSTEM]
+    own = [path for path in code_isolation.visible() if path not in code_isolation.SYSTEM]
     assert not [path for path in own if path.startswith(environment) or environment.startswith(path)]
 
 
 def test_limits_that_nothing_could_run_in_are_refused() -> None:
     for seconds, memory in ((0, 1 << 30), (math.nan, 1 << 30), (1, 1 << 20)):
         with pytest.raises(Refusal, match="at least 128 MiB"):
-            run_program("pass", seconds=seconds, memory=memory)
+            run("pass", seconds=seconds, memory=memory)
     with pytest.raises(Refusal, match="2 tasks, but 1 completions"):
         run_code_tasks([TASK, TASK], [RIGHT], allow_running=True)
 
@@ -256,7 +282,7 @@ def test_limits_that_nothing_could_run_in_are_refused() -> None:
     ],
 )
 def test_a_completion_continues_the_prompt_or_replaces_the_function(completion: str, kept: str) -> None:
-    assert whole_program(TASK, completion).split(PROMPT.rstrip() + "\n", 1)[1].strip("\n") == f"{kept}\n{TESTS}\ncheck(root)".strip("\n")
+    assert whole_program(TASK, completion).split(PROMPT.rstrip() + "\n", 1)[1].strip("\n") == kept.strip("\n")
 
 
 def test_without_tasks_there_is_no_share() -> None:

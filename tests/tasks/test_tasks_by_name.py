@@ -10,7 +10,7 @@ import pytest
 from world_models import arm
 
 from floatlens.errors import Refusal
-from floatlens.tasks.code_runs import run_program
+from floatlens.tasks.code_runs import require_isolation
 from floatlens.tasks.conditions import condition_of, with_one_gold
 from floatlens.tasks.contexts import arrange
 from floatlens.tasks.evaluation import evaluate
@@ -267,7 +267,7 @@ def test_passages_of_a_corpus_replace_those_of_the_file(oracle: Path, tmp_path: 
 
 def test_programs_are_asked_run_and_scored_only_when_allowed(tmp_path: Path) -> None:
     try:
-        run_program("pass")
+        require_isolation()
     except Refusal as refusal:
         pytest.skip(str(refusal))
     file = tmp_path / "HumanEval.jsonl"

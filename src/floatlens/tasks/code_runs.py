@@ -1,42 +1,42 @@
-"""HumanEval: run what a model wrote, locked in, and see whether its tests pass.
+"""HumanEval: run what a model wrote, locked in, and see from outside whether its tests pass.
 
-Code that a model wrote can do anything, so it is run only if asked for (`allow_running=True`) and only in isolation that Linux offers without privileges: namespaces of its
-own for users, mounts, network and processes (through `unshare`); no environment; a file system of the interpreter and the system's libraries, read-only, and an empty
-temporary folder in memory; no capabilities, no further processes; bounded memory, processor time and files (`code_jail`). Run by root, it becomes nobody first. There is the
-standard library and nothing else. Where any of this is not to be had (macOS, Windows, many containers) it is refused; there is no unprotected way. This guards against what
-models write by accident or imitation; it is no match for an attack on the kernel itself.
+Code that a model wrote can do anything, so it is run only if asked for (`allow_running=True`), and only isolated (`code_isolation`): under `bwrap`, without network, environment, privileges or further processes, with
+bounded memory, processor time and files. There is the standard library and nothing else. Where that is not to be had (macOS, Windows, many containers) it is refused; there is no unprotected way.
 
-Decided here: `seconds` are of processor time, so that a busy machine fails no one; the clock on the wall stops a program that waits. A program has passed only if it ran past its last test:
-leaving early, with whatever exit code, is a failure. pass@1 is the share of tasks that pass with one completion each.
+A program is not asked whether it passed. Two interpreters run for it, each isolated by itself: one executes the program and answers calls; the other, the judge, executes the task's own prompt and tests, passes the
+calls on, compares the answers, which it takes for data and nothing else, and says the verdict through a pipe that the program's process never had (`code_jail`). So a program can patch,
+print, kill or leave what it likes: it passes if, and only if, its answers are right.
+
+Decided here: `seconds` are of processor time, so that a busy machine fails no one; the clock, which starts when both interpreters are ready, stops a program that waits. pass@1 is the share of
+tasks that pass with one completion each.
+
+What remains possible: a program that has learned a published task's answers by heart passes, as it would anywhere; answers may depend on time, chance or the calls before; tests that accept too much
+accept it here too. A flaw of the kernel is beyond this, and what a program computes can be timed by others on the machine. Within its seconds a program can make many empty files, which
+cost the kernel about a gigabyte in ten seconds, and which are gone with it.
 """
 
+import ast
 import json
 import math
 import os
-import platform
 import re
-import resource
-import secrets
-import shutil
-import subprocess
-import sys
-import sysconfig
-import tempfile
+import select
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from floatlens.errors import Refusal
 from floatlens.progress import progress_bar
+from floatlens.tasks.code_isolation import Ended, Isolated, not_isolated
 from floatlens.tasks.readers.humaneval import CodeTask
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score
 
-JAIL = Path(__file__).with_name("code_jail.py")
-SYSTEM = ("/usr", "/lib", "/lib64", "/nix/store")
-ENOUGH_TO_READ = 1 << 16  # bytes of what a run says
-PATIENCE = 5.0  # seconds on the clock beside three times the processor time: starting up, and a busy machine
+PATIENCE = 5.0  # seconds on the clock beside three times the processor time, for a busy machine
+STARTING = 120.0  # seconds on the clock for two interpreters to start, which a very busy machine may need
+KILLED = 128 + 9  # what bwrap ends with if a signal that nobody can catch ended what it ran
+NOTHING_TO_DO = CodeTask("nothing", "def nothing():\n", "def check(candidate):\n    assert candidate() is None\n", "nothing", "    pass\n")
 
 FENCE = "```"
 _FENCED = re.compile(rf"{FENCE}[^\n]*\n(.*?)(?:\n{FENCE}|\Z)", re.DOTALL)
@@ -46,7 +46,7 @@ _UNINDENTED = re.compile(r"^\S", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a program ended: "passed", "failed" (it raised), "timed out" or "died", and what there is to say."""
+    """How a program ended: "passed", "failed" (an answer was wrong or no data, or it raised), "timed out" or "died", and what there is to say."""
 
     how: str
     detail: str = ""
@@ -62,7 +62,7 @@ class CodeRun:
 
     @property
     def passed(self) -> bool:
-        """Whether it ran past its last test."""
+        """Whether all its answers were right."""
         return self.outcome.how == "passed"
 
 
@@ -110,7 +110,7 @@ def run_code_tasks(
     with progress_bar(len(tasks), "Running programs", show=progress) as advance:
         for task, completion in zip(tasks, completions, strict=True):
             program = whole_program(task, completion)
-            runs.append(CodeRun(task.id, program, run_program(program, seconds=seconds, memory=memory)))
+            runs.append(CodeRun(task.id, program, run_program(task, program, seconds=seconds, memory=memory)))
             advance(1)
     return runs
 
@@ -128,7 +128,8 @@ def score_program(programs: Mapping[str, CodeTask], text: str, sample: Sample) -
     >>> passed
     1.0
     """
-    outcome = run_program(whole_program(programs[sample.id], text))
+    task = programs[sample.id]
+    outcome = run_program(task, whole_program(task, text))
     return Score(text, float(outcome.how == "passed"), None, None)
 
 
@@ -144,7 +145,7 @@ def pass_at_one(runs: Sequence[CodeRun]) -> float:
 
 
 def whole_program(task: CodeTask, completion: str) -> str:
-    """The program that is run: the prompt, what was written, the tests.
+    """The program that is run: the prompt and what was written. The tests are not in it, since it must not see them.
 
     What begins indented continues the prompt, up to the first line that is no longer indented. Otherwise, if the model fenced its code, the first fence counts. If it
     wrote the function anew, that comes behind the prompt, whose imports and helpers stay.
@@ -156,10 +157,6 @@ def whole_program(task: CodeTask, completion: str) -> str:
     def double(number):
         return 2 * number
     <BLANKLINE>
-    def check(candidate):
-        assert candidate(2) == 4
-    <BLANKLINE>
-    check(double)
     """
     function = re.compile(rf"^def {task.entry_point}\b", re.MULTILINE)
     written = completion if _INDENTED.match(completion) else _fenced(completion, function)
@@ -168,7 +165,7 @@ def whole_program(task: CodeTask, completion: str) -> str:
     else:
         outside = _UNINDENTED.search(written)
         body = _as_indented_as(task.prompt, written[: outside.start()] if outside else written)
-    return f"{task.prompt}{body.rstrip()}\n\n{task.tests}\ncheck({task.entry_point})"
+    return f"{task.prompt}{body.rstrip()}\n"
 
 
 def _fenced(completion: str, function: re.Pattern[str]) -> str:
@@ -185,13 +182,47 @@ def _as_indented_as(prompt: str, body: str) -> str:
     return f" {body}" if indented and body.startswith(indented[1:]) and not body.startswith(indented) else body
 
 
-def run_program(program: str, *, seconds: float = 10.0, memory: int = 1 << 30) -> Outcome:
-    """Run a Python program in isolation, and say how it ended; refused where it cannot be isolated.
+def prompt_by_itself(task: CodeTask) -> str:
+    """The prompt with an empty body for its function: what the tests may use of it are its imports and helpers.
+
+    Examples
+    --------
+    >>> print(prompt_by_itself(CodeTask("mine/0", "import math\\n\\ndef root(number):\\n", "", "root", "")))
+    import math
+    <BLANKLINE>
+    def root(number):
+        pass
+    """
+    last = task.prompt.rstrip().rpartition("\n")[2]
+    indented = last[: len(last) - len(last.lstrip())]
+    if last.endswith(":") or not indented:
+        indented += "    "
+    return f"{task.prompt.rstrip()}\n{indented}pass"
+
+
+def require_isolation() -> None:
+    """Refuse, with the reason, where programs cannot be run; to be called before a model writes any.
 
     Examples
     --------
     >>> try:
-    ...     outcome = run_program("assert 1 + 1 == 3, 'no'")
+    ...     require_isolation()
+    ... except Refusal:
+    ...     pass  # where namespaces are not available
+    """
+    outcome = run_program(NOTHING_TO_DO, whole_program(NOTHING_TO_DO, NOTHING_TO_DO.solution))
+    if outcome.how != "passed":
+        raise not_isolated(f"a program that does nothing {outcome.how} ({outcome.detail})")
+
+
+def run_program(task: CodeTask, program: str, *, seconds: float = 10.0, memory: int = 1 << 30) -> Outcome:
+    """Run a program in isolation, judge its answers by the task's tests, and say how it ended; refused where it cannot be isolated.
+
+    Examples
+    --------
+    >>> task = CodeTask("mine/0", "def double(number):\\n", "def check(candidate):\\n    assert candidate(2) == 4, 'no'\\n", "double", "")
+    >>> try:
+    ...     outcome = run_program(task, "def double(number):\\n    return number\\n")
     ... except Refusal:
     ...     outcome = Outcome("failed", "AssertionError: no")  # where namespaces are not available
     >>> outcome
@@ -199,92 +230,84 @@ def run_program(program: str, *, seconds: float = 10.0, memory: int = 1 << 30) -
     """
     if not seconds > 0 or memory < 1 << 27:
         raise Refusal(f"A program needs some time and at least 128 MiB; it was given {seconds} seconds and {memory:,} bytes.")
-    command, secret = _isolated_interpreter(), secrets.token_hex(16)
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complaints:
-        job = {
-            "program": program,
-            "folder": os.path.realpath(folder),
-            "visible": _visible(),
-            "as_nobody": os.geteuid() == 0,
-            "seconds": math.ceil(seconds),
-            "memory": memory,
-            "secret": secret,
-        }
-        longest, used_before = 3 * seconds + PATIENCE, _processor_time_of_children()
-        try:
-            ended = subprocess.run(
-                command, input=json.dumps(job).encode(), stdout=said, stderr=complaints, env={}, cwd="/", timeout=longest
-            ).returncode
-        except subprocess.TimeoutExpired:
-            ended = None
-        except OSError as error:
-            raise _not_isolated(str(error)) from None
-        lines = [line for line in _lines(said) if line.get("secret") == secret]
-        if not lines and ended is None:
-            raise Refusal(
-                f"The isolated interpreter did not start within {longest:g} seconds, so nothing was run. Try again when the machine is less busy."
-            )
-        if not lines:
-            raise _not_isolated(next(reversed(_text(complaints).splitlines()), "it said nothing"))
-    if len(lines) > 1:
-        return Outcome(str(lines[1]["how"]), str(lines[1]["detail"]))
+    limits = {"entry_point": task.entry_point, "seconds": math.ceil(seconds), "memory": memory}
+    with ExitStack() as opened:
+        ends = [
+            opened.enter_context(open(end, mode, buffering=0)) for _ in range(3) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
+        ]
+        calls_to_read, calls_to_write, answers_to_read, answers_to_write, verdict_to_read, verdict_to_write = ends
+        tests = {**limits, "prompt": prompt_by_itself(task), "tests": task.tests}
+        judge = opened.enter_context(
+            closing(Isolated("judge", tests, [end.fileno() for end in (calls_to_write, answers_to_read, verdict_to_write)]))
+        )
+        tried = opened.enter_context(
+            closing(Isolated("program", {**limits, "program": program}, [end.fileno() for end in (calls_to_read, answers_to_write)]))
+        )
+        for end in {*ends} - {verdict_to_read}:
+            end.close()  # from here on only the two have them, so that each sees the other's end
+        return _judged(task, judge, tried, verdict_to_read, seconds)
+
+
+def _judged(task: CodeTask, judge: Isolated, tried: Isolated, verdict: IO[bytes], seconds: float) -> Outcome:
+    """Wait for what the judge says; if it says nothing, for what the two ended of."""
+    started = _said(verdict, STARTING)
+    if started is None:
+        raise Refusal(
+            f"The isolated interpreters did not start within {STARTING:g} seconds, so nothing was run. Try again when the machine is less busy."
+        )
+    if started.how == "unusable":
+        raise _unusable(task, started.detail)
+    if started.how != "ready":
+        judge.stop()
+        tried.stop()
+        raise not_isolated(tried.complaint() or judge.complaint() or "bwrap said nothing")
+    longest = 3 * seconds + PATIENCE
+    ended = _said(verdict, longest)
     if ended is None:
+        tried.stop(at_once=True)
         return Outcome("timed out", f"it was still there after {longest:g} seconds")
-    if _processor_time_of_children() - used_before > 0.9 * math.ceil(seconds):  # the kernel counts in ticks, and may stop it a little early
-        return Outcome("timed out", f"it was stopped after {math.ceil(seconds)} s of processor time")
-    return Outcome("died", f"it ended with status {ended} before its tests did")
+    if ended.how == "unusable":
+        raise _unusable(task, ended.detail)
+    if ended.how in ("passed", "failed"):
+        return ended
+    return _early(tried.stop(), "it", seconds) if ended.how == "gone" else _early(judge.stop(), "the process of its tests", seconds)
 
 
-def _processor_time_of_children() -> float:
-    """Seconds that ended child processes used; `unshare` does not tell a program that was stopped from others that ended early."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _said(verdict: IO[bytes], seconds: float) -> Outcome | None:
+    """The next line of the judge, which is written whole; None if none came in time; an outcome without a name if the judge is gone."""
+    if not select.select([verdict], [], [], seconds)[0]:
+        return None
+    line = verdict.readline()
+    return Outcome(**json.loads(line)) if line else Outcome("")
 
 
-def _isolated_interpreter() -> list[str]:
-    """The command that starts the jail in namespaces of its own."""
-    unshare = shutil.which("unshare")
-    if platform.system() != "Linux":
-        raise _not_isolated(f"this is {platform.system()}, and the namespaces are Linux's")
-    if unshare is None:
-        raise _not_isolated("the command `unshare` (util-linux) is not installed")
-    namespaces = ["--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child"]
-    users = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return [unshare, *users, *namespaces, os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", str(JAIL)]
+def _early(ended: Ended, who: str, seconds: float) -> Outcome:
+    """What to say of a process that ended before there was a verdict."""
+    if ended.status == KILLED and ended.processor_seconds > 0.5 * math.ceil(seconds):  # the kernel counts in ticks, and may stop it early
+        return Outcome("timed out", f"{who} was stopped after {math.ceil(seconds)} s of processor time")
+    return Outcome("died", f"{who} ended with status {ended.status} before its tests did")
 
 
-def _visible() -> list[str]:
-    """What a program may see: the system's libraries, and the folders of the interpreter and its own, each as it is called and none twice."""
-    itself = {"platbase": sys.base_exec_prefix}  # not the virtual environment, whose packages a program has no business with
-    interpreter = (sys.executable, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib", vars=itself))
-    wanted = [*SYSTEM, *(os.path.dirname(os.path.realpath(path)) for path in interpreter)]
-    chosen: list[str] = []
-    for path in wanted:
-        if os.path.isdir(path) and path != "/" and not any(path == other or path.startswith(f"{other}/") for other in chosen):
-            chosen.append(path)
-    return chosen
-
-
-def _not_isolated(why: str) -> Refusal:
+def _unusable(task: CodeTask, why: str) -> Refusal:
     return Refusal(
-        f"Programs cannot be isolated here, so none is run: {why.rstrip('.')}. It takes Linux 5.12 with namespaces that this user may make; "
-        "in a container, they must be allowed."
+        f"The tests of {task.id} cannot judge any program: {why}. Correct the fields 'prompt' and 'test' of that task, or leave it out."
     )
 
 
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read(ENOUGH_TO_READ).decode(errors="replace")
+def refuse_unusable_tests(tasks: Iterable[CodeTask]) -> None:
+    """Refuse tasks whose prompt or tests are no Python, or whose tests define no `check`; to be called before a model writes any program.
 
-
-def _lines(file: IO[bytes]) -> list[dict[str, object]]:
-    """The lines that are JSON objects; a program that got hold of the file could write others."""
-    lines = []
-    for line in _text(file).splitlines():
+    Examples
+    --------
+    >>> refuse_unusable_tests([CodeTask("mine/0", "def double(number):\\n", "assert double(2) == 4\\n", "double", "")])
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: The tests of mine/0 cannot judge any program: they define no function 'check'. Correct the fields 'prompt' and 'test' of that task, or leave it out.
+    """
+    for task in tasks:
         try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            lines.append(value)
-    return lines
+            ast.parse(prompt_by_itself(task))
+            statements = ast.parse(task.tests).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise _unusable(task, f"{type(error).__name__}: {error}") from None
+        if not any(isinstance(statement, ast.FunctionDef) and statement.name == "check" for statement in statements):
+            raise _unusable(task, "they define no function 'check'")

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 from floatlens.errors import Refusal
-from floatlens.tasks.code_runs import run_program, score_program
+from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
 from floatlens.tasks.evaluation import Shortcut
@@ -160,8 +160,9 @@ def _programs(path: str, count: int, run_code: bool) -> Task:
         raise Refusal(
             "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); they run isolated or not at all."
         )
-    run_program("pass")  # where nothing can be isolated, this says so before a model has written anything
+    require_isolation()  # before a model has written anything
     programs = {task.id: task for task in islice(read_code_tasks(path), count)}
+    refuse_unusable_tests(programs.values())
     samples = tuple(Sample(task.id, task.prompt, (task.solution,)) for task in programs.values())
     return Task("humaneval", samples, CODE_WORDING, partial(score_program, programs), 256)
 
