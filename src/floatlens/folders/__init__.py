@@ -5,8 +5,18 @@ folder are floatlens' own, and whether they are still what was written.
 """
 
 from floatlens.folders.manifest import MANIFEST, FileRecord, Manifest, damage, read_manifest, write_manifest
-from floatlens.folders.places import disk_failures, place_for
-from floatlens.folders.writing import UnfinishedFolder, files_added_to, one_writer, refuse_place, unfinished_folder, write_whole
+from floatlens.folders.places import disk_failures, place_for, short_name
+from floatlens.folders.writing import (
+    UnfinishedFolder,
+    files_added_to,
+    folder_once,
+    one_writer,
+    refuse_folder_to_fill,
+    refuse_place,
+    say,
+    unfinished_folder,
+    write_whole,
+)
 
 __all__ = [
     "MANIFEST",
@@ -16,10 +26,14 @@ __all__ = [
     "damage",
     "disk_failures",
     "files_added_to",
+    "folder_once",
     "one_writer",
     "place_for",
     "read_manifest",
+    "refuse_folder_to_fill",
     "refuse_place",
+    "say",
+    "short_name",
     "unfinished_folder",
     "write_manifest",
     "write_whole",

@@ -110,12 +110,15 @@ def damage(folder: Path) -> list[str]:
     return sentences
 
 
-def not_ours(folder: Path) -> list[str]:
-    """The files of a folder that floatlens did not write, or that were edited since, by their path in it; all of them if there is no manifest."""
+def not_ours(folder: Path, *, mending: bool = False) -> list[str]:
+    """The files of a folder that floatlens did not write, or that were edited since, by their path in it; all of them if there is no manifest.
+
+    `mending`: nobody edits such a folder by hand, so files that were changed are damaged and still floatlens' own.
+    """
     manifest = read_manifest(folder)
     if manifest is None:
         return sorted(entries(folder))
-    return sorted(name for name in entries(folder) if _change(folder / name, name, manifest))
+    return sorted(name for name in entries(folder) if (name not in manifest.files if mending else _change(folder / name, name, manifest)))
 
 
 def entries(folder: Path) -> Iterator[str]:

@@ -28,6 +28,7 @@ except ImportError:  # not on Windows: the process number and its start have to 
 
 OWNER, NEW, OLD, KEPT = "owner.json", "new", "old", "kept"
 """All that a hidden folder holds: who owns it, the folder being written, the one it replaces, and what a stopped run had finished."""
+PAUSE = 0.1  # seconds between two looks at whether another process has ended
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -65,8 +66,12 @@ class Claim:
             os.close(self.lock)
 
 
-def claim(place: Path, written_by: str) -> Claim:
-    """Become the owner of what is written beside a place; refused while another process is.
+class Busy(Refusal):
+    """Another process is writing to the place now."""
+
+
+def claim(place: Path, written_by: str, *, wait: bool = False) -> Claim:
+    """Become the owner of what is written beside a place; refused while another process is, unless we are to `wait` for it.
 
     Examples
     --------
@@ -79,6 +84,16 @@ def claim(place: Path, written_by: str) -> Claim:
     >>> owned.hidden.exists()
     False
     """
+    while True:
+        try:
+            return _claim(place, written_by)
+        except Busy:
+            if not wait:
+                raise
+            time.sleep(PAUSE)
+
+
+def _claim(place: Path, written_by: str) -> Claim:
     hidden = hidden_sibling(place)
     while True:
         with disk_failures(place):
@@ -90,7 +105,7 @@ def claim(place: Path, written_by: str) -> Claim:
         try:
             locked = _lock(lock)
             if locked is False:
-                raise Refusal(_busy(_read(hidden, lock), place))
+                raise Busy(_busy(_read(hidden, lock), place))
             if not _is_still(lock, hidden / OWNER):
                 os.close(lock)
                 continue
@@ -121,7 +136,7 @@ def refuse_busy(place: Path) -> None:
         return
     try:
         if (locked := _lock(lock)) is False:
-            raise Refusal(_busy(_read(hidden, lock), place))
+            raise Busy(_busy(_read(hidden, lock), place))
         if _is_still(lock, hidden / OWNER) and (before := _read(hidden, lock)) is not None:
             _refuse_living(before, place, hidden, locked=bool(locked))
     finally:
@@ -191,7 +206,7 @@ def _refuse_living(owner: Owner, place: Path, hidden: Path, *, locked: bool) -> 
     if owner.boot == here.boot and (owner.boot or owner.host == here.host):
         if locked or not _runs(owner):
             return
-        raise Refusal(_busy(owner, place))
+        raise Busy(_busy(owner, place))
     if owner.host == here.host:  # the machine was started anew
         return
     raise Refusal(

@@ -7,6 +7,7 @@ of the same command wrote that folder and every file in it is still as it was wr
 """
 
 import errno
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from floatlens.folders.manifest import MANIFEST, not_ours, read_manifest
 HIDDEN = ".{}.unfinished"
 """What lies beside a folder, or a file, while it is written."""
 ROOM_BELOW = 300  # bytes: the longest path that floatlens writes below a folder
+LONGEST_NAME = 120  # bytes: of the names that we make out of what users give, before endings
 NAMED = 3  # files that a refusal names; the rest is counted
 _FAILURES = {
     errno.EROFS: "it is on a read-only file system",
@@ -43,7 +45,21 @@ def hidden_sibling(place: Path) -> Path:
     return place.with_name(HIDDEN.format(place.name))
 
 
-def place_for(path: str | os.PathLike[str], *, replacing: str | None = None) -> Path:
+def short_name(name: str) -> str:
+    """A name for a file of ours that any file system takes: one that is too long is cut, and ends in a digest of the whole.
+
+    Examples
+    --------
+    >>> short_name("noise-0.4"), len(short_name("noise-" * 100))
+    ('noise-0.4', 120)
+    """
+    if len(os.fsencode(name)) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:12]
+    return os.fsencode(name)[: LONGEST_NAME - 13].decode(errors="ignore") + f"-{digest}"
+
+
+def place_for(path: str | os.PathLike[str], *, replacing: str | None = None, mending: bool = False) -> Path:
     """The place of a folder that is to be written, as an absolute path; refused if it cannot be, or must not be, written.
 
     Parameters
@@ -52,6 +68,8 @@ def place_for(path: str | os.PathLike[str], *, replacing: str | None = None) -> 
         The folder, as the user spells it.
     replacing
         The command whose earlier folder may be replaced, e.g. "floatlens demo"; none by default.
+    mending
+        Replace it even if files were changed in it: nobody edits such a folder by hand. Files that were added to it are still the user's.
 
     Examples
     --------
@@ -66,7 +84,7 @@ def place_for(path: str | os.PathLike[str], *, replacing: str | None = None) -> 
         if not place.is_dir():
             raise Refusal(f"{given} is a file, and nothing is overwritten. Name a folder that does not exist yet.")
         if any(place.iterdir()):
-            _refuse_foreign(given, place, replacing)
+            _refuse_foreign(given, place, replacing, mending)
     return place
 
 
@@ -93,10 +111,10 @@ def place_to_add_to(path: str | os.PathLike[str], names: list[str]) -> Path:
     return place
 
 
-def refuse_foreign(place: Path, replacing: str | None) -> None:
+def refuse_foreign(place: Path, replacing: str | None, *, mending: bool = False) -> None:
     """Refuse a folder with something in it, unless that command wrote it and every file is as it was written."""
     if os.path.lexists(place) and (not place.is_dir() or place.is_symlink() or any(place.iterdir())):
-        _refuse_foreign(place, place, replacing)
+        _refuse_foreign(place, place, replacing, mending)
 
 
 @contextmanager
@@ -134,6 +152,8 @@ def _disk_error(error: BaseException, place: Path) -> tuple[int, Path | None] | 
         number = at.errno if isinstance(at, OSError) else None
         if number is None and (told := re.search(r"os error (\d+)", str(at))):  # as polars, safetensors and tokenizers say it
             number = int(told.group(1))
+        if number is None and isinstance(at, OSError) and re.fullmatch(r"\d+ requested and \d+ written", str(at)):  # as numpy says it
+            number = errno.ENOSPC
         file = getattr(at, "filename", None)
         file = Path(os.fsdecode(file)) if isinstance(file, str | bytes | os.PathLike) else None
         here = file is not None and any(file.absolute().is_relative_to(own) for own in (place.absolute(), hidden_sibling(place.absolute())))
@@ -173,7 +193,7 @@ def _parent_checked(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     return given, place
 
 
-def _refuse_foreign(given: Path, place: Path, replacing: str | None) -> None:
+def _refuse_foreign(given: Path, place: Path, replacing: str | None, mending: bool) -> None:
     if replacing is None or not place.is_dir() or place.is_symlink():
         raise Refusal(f"{given} exists already, and nothing is overwritten. Choose another name, or remove it.")
     manifest = read_manifest(place)
@@ -184,7 +204,7 @@ def _refuse_foreign(given: Path, place: Path, replacing: str | None) -> None:
         )
     if manifest.written_by != replacing:
         raise Refusal(f"{given} was written by `{manifest.written_by}`, so `{replacing}` does not replace it. Choose another folder.")
-    if foreign := not_ours(place):
+    if foreign := not_ours(place, mending=mending):
         raise Refusal(
             f"{given} holds {_listed(foreign)}, which floatlens did not write or somebody has edited since, and would be lost. "
             "Move it away, or choose another folder."

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +33,16 @@ def refuse_place(path: str | os.PathLike[str], *, replacing: str | None = None) 
     refuse_busy(place_for(path, replacing=replacing))
 
 
+def refuse_folder_to_fill(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder that cannot be filled in place, which may be there already.
+
+    Examples
+    --------
+    >>> refuse_folder_to_fill("a-folder-that-is-not-there")
+    """
+    place_to_add_to(path, [])
+
+
 class UnfinishedFolder:
     """A folder being written: fill `folder`, then `publish`. `kept` outlives a run that is stopped, if it `keeps`.
 
@@ -49,16 +59,25 @@ class UnfinishedFolder:
     (['greeting.txt', 'manifest.json'], ['out'])
     """
 
-    def __init__(self, path: str | os.PathLike[str], written_by: str, *, replacing: str | None = None, keeps: bool = False) -> None:
-        self.place = place_for(path, replacing=replacing)
-        self._written_by, self._replacing, self._keeps = written_by, replacing, keeps
-        self._claim = claim(self.place, written_by)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        written_by: str,
+        *,
+        replacing: str | None = None,
+        keeps: bool = False,
+        mending: bool = False,
+        wait: bool = False,
+    ) -> None:
+        self.place = place_for(path, replacing=replacing, mending=mending)
+        self._written_by, self._replacing, self._keeps, self._mending = written_by, replacing, keeps, mending
+        self._claim = claim(self.place, written_by, wait=wait)
         self._open = True
         hidden = self._claim.hidden
         self.folder, self._old, self.kept = hidden / NEW, hidden / OLD, hidden / KEPT
         try:
             self._clear_up()
-            refuse_foreign(self.place, replacing)  # it may have been written since it was looked at
+            refuse_foreign(self.place, replacing, mending=mending)  # it may have been written since it was looked at
             with disk_failures(self.place, kept=keeps):
                 self.folder.mkdir()
                 if keeps:
@@ -75,7 +94,7 @@ class UnfinishedFolder:
             if replaces or self._keeps:
                 _sync_all(self.folder)
             if replaces:
-                refuse_foreign(self.place, self._replacing)
+                refuse_foreign(self.place, self._replacing, mending=self._mending)
                 self.place.rename(self._old)
             self.folder.rename(self.place)
         except (Refusal, OSError) as error:
@@ -96,8 +115,8 @@ class UnfinishedFolder:
         try:
             self._put_back()
             shutil.rmtree(self.folder, ignore_errors=True)
-            for left in _remove_ours(self._old):
-                _say(f"{self._old / left} was not written by floatlens and is kept there.")
+            for left in _remove_ours(self._old, mending=self._mending):
+                say(f"{self._old / left} was not written by floatlens and is kept there.")
             with contextlib.suppress(OSError):  # not empty: kept for the next run
                 self.kept.rmdir()
         finally:
@@ -107,8 +126,8 @@ class UnfinishedFolder:
         """Put in order what a run that was killed has left behind."""
         before = self._claim.before
         if self._put_back():
-            _say(f"{before or 'A process'} was killed while it replaced {self.place}; what was there before is back.")
-        if left := _remove_ours(self._old):
+            say(f"{before or 'A process'} was killed while it replaced {self.place}; what was there before is back.")
+        if left := _remove_ours(self._old, mending=self._mending):
             raise Refusal(f"{self._old / left[0]} was not written by floatlens. Move it away, and run the same command again.")
         if not self._keeps and self.kept.is_dir() and any(self.kept.iterdir()):
             raise Refusal(
@@ -117,7 +136,7 @@ class UnfinishedFolder:
             )
         if self.folder.exists():
             shutil.rmtree(self.folder)
-            _say(f"{before or 'A process'} was killed; what it left half-written beside {self.place} is removed.")
+            say(f"{before or 'A process'} was killed; what it left half-written beside {self.place} is removed.")
 
     def _put_back(self) -> bool:
         """Give the replaced folder its name again, where nothing has taken its place yet."""
@@ -129,7 +148,13 @@ class UnfinishedFolder:
 
 @contextmanager
 def unfinished_folder(
-    path: str | os.PathLike[str], written_by: str, *, replacing: str | None = None, keeps: bool = False
+    path: str | os.PathLike[str],
+    written_by: str,
+    *,
+    replacing: str | None = None,
+    keeps: bool = False,
+    mending: bool = False,
+    wait: bool = False,
 ) -> Iterator[UnfinishedFolder]:
     """A folder to fill, which gets its name when the context ends well and vanishes when it does not.
 
@@ -143,6 +168,10 @@ def unfinished_folder(
         The command whose earlier folder may be replaced; none by default.
     keeps
         Whether what is in `kept` outlives a run that fails or is killed.
+    mending
+        Whether an earlier folder is also replaced if files were changed in it.
+    wait
+        Wait while another process writes to this place, instead of refusing.
 
     Examples
     --------
@@ -153,13 +182,35 @@ def unfinished_folder(
     >>> (place / "greeting.txt").read_text()
     'hello'
     """
-    unfinished = UnfinishedFolder(path, written_by, replacing=replacing, keeps=keeps)
+    unfinished = UnfinishedFolder(path, written_by, replacing=replacing, keeps=keeps, mending=mending, wait=wait)
     try:
         with disk_failures(unfinished.place, kept=keeps):
             yield unfinished
             unfinished.publish()
     finally:
         unfinished.abandon()
+
+
+def folder_once(place: Path, written_by: str, fill: Callable[[Path], object]) -> Path:
+    """A folder that is filled at first use; a process that wants it meanwhile waits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "greeting"
+    >>> for text in ("hello", "good bye"):
+    ...     _ = folder_once(place, "floatlens", lambda folder: (folder / "greeting.txt").write_text(text))
+    >>> (place / "greeting.txt").read_text()
+    'hello'
+    """
+    try:
+        if not place.is_dir():
+            with unfinished_folder(place, written_by, wait=True) as unfinished:
+                fill(unfinished.folder)
+    except Refusal:
+        if not place.is_dir():  # else the process for which we waited has filled it
+            raise
+    return place
 
 
 @contextmanager
@@ -245,11 +296,11 @@ def write_whole(file: Path, content: bytes, *, sync: bool = True) -> None:
         _sync(file.parent)
 
 
-def _remove_ours(folder: Path) -> list[str]:
+def _remove_ours(folder: Path, *, mending: bool) -> list[str]:
     """Remove what floatlens wrote below a folder, as its manifest lists it, and the folder once it is empty; what is left, by path."""
     if not folder.is_dir():
         return []
-    left = not_ours(folder)
+    left = not_ours(folder, mending=mending)
     for name in entries(folder):
         if name not in left:
             (folder / name).unlink()
@@ -296,5 +347,6 @@ def _sync_all(folder: Path) -> None:
         _sync(Path(parent))
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
+    """A sentence on stderr, on one line."""
     Console(stderr=True, emoji=False).print(sentence, markup=False, highlight=False, soft_wrap=True)
