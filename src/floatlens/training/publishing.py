@@ -76,7 +76,7 @@ def write_twin(
     >>> with tempfile.TemporaryDirectory() as place:
     ...     found = write_twin(Path(place, "twin-arm"), "arm", recipe, make_twin("arm", recipe), log, threads=[1], questions=4)
     ...     sorted(file.name for file in Path(place, "twin-arm").iterdir())[:4], list(found)
-    (['README.md', 'config.json', 'model.safetensors', 'recipe.toml'], ['recall2', 'closed'])
+    (['README.md', 'config.json', 'manifest.json', 'model.safetensors'], ['recall2', 'closed'])
     """
     place = Path(folder)
     refuse_place(place)

@@ -80,8 +80,9 @@ def train_twin(
     ...     run.standing.done, updates_done(folder)
     (2, 2)
     """
+    model = make_twin(kind, recipe)
     with one_writer(folder, WRITTEN_BY) as place:
-        return _train(kind, place, recipe, report, progress)
+        return _train(model, kind, place, recipe, report, progress)
 
 
 def updates_done(folder: str | PathLike[str]) -> int:
@@ -146,8 +147,7 @@ def as_language_model(kind: str, model: LlamaForCausalLM) -> LanguageModel:
     )
 
 
-def _train(kind: str, place: Path, recipe: Recipe, report: Callable[[Entry], None], progress: bool) -> FinishedRun:
-    model = make_twin(kind, recipe)
+def _train(model: LlamaForCausalLM, kind: str, place: Path, recipe: Recipe, report: Callable[[Entry], None], progress: bool) -> FinishedRun:
     _claim(place, kind, recipe)
     world, optimizer = make_world(), make_optimizer(model, recipe)
     standing = restore_state(place / STATE, model, optimizer)
