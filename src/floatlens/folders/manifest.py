@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from floatlens._version import __version__
 from floatlens.errors import Refusal
@@ -53,7 +54,7 @@ def write_manifest(folder: Path, written_by: str) -> None:
     """
     files = {name: {"bytes": (folder / name).stat().st_size, "sha256": _digest(folder / name)} for name in entries(folder)}
     said = {"floatlens": __version__, "written_by": written_by, "files": files}
-    (folder / MANIFEST).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(_sealed(said), encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -68,9 +69,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         if not stat.S_ISREG(file.lstat().st_mode):
             raise ValueError("a link, a folder or a device")
-        said = json.loads(file.read_text(encoding="utf-8"))
-        files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in said["files"].items()}
-        return Manifest(_text(said["floatlens"]), _text(said["written_by"]), files)
+        return parse_manifest(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -79,6 +78,23 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise Refusal(
             f"{file} is damaged, so it cannot be told which files of this folder floatlens wrote. Use another folder, or remove this one."
         ) from None
+
+
+def parse_manifest(text: str) -> Manifest:
+    """What a manifest says; any exception of a parser for what is not one."""
+    said = json.loads(text)
+    files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in said["files"].items()}
+    return Manifest(_text(said["floatlens"]), _text(said["written_by"]), files)
+
+
+def is_sealed(text: str) -> bool:
+    """Whether a manifest is, letter for letter, what was written: it ends with the SHA-256 of the rest."""
+    try:
+        said = json.loads(text)
+        del said["seal"]
+        return text == _sealed(said)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
 
 
 def damage(folder: Path) -> list[str]:
@@ -139,6 +155,11 @@ def _change(file: Path, name: str, manifest: Manifest) -> str | None:
     except OSError as error:
         return f"{name} cannot be read: {error.strerror or error}."
     return None if same else f"{name} was changed since it was written: it has another SHA-256."
+
+
+def _sealed(said: dict[str, Any]) -> str:
+    seal = hashlib.sha256(json.dumps(said, indent=1).encode()).hexdigest()
+    return json.dumps({**said, "seal": seal}, indent=1) + "\n"
 
 
 def _digest(file: Path) -> str:

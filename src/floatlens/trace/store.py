@@ -13,11 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import zarr
-from zarr.codecs import BloscCodec
+from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.errors import ZarrUserWarning
 
 from floatlens.errors import Refusal
+from floatlens.folders import MANIFEST, write_manifest
 from floatlens.trace.frames import Arrays
+from floatlens.trace.integrity import checksums_of
+from floatlens.trace.opening import CHECKSUMS, MARK
 from floatlens.trace.schema import STEPS_PER_SHARD
 
 LARGE_STEP = 1 << 20  # bytes: arrays without a layer axis whose steps are larger are chunked by step
@@ -76,7 +79,7 @@ class SampleOnDisk:
         for name, (dims, array) in arrays.items():
             by_layer = tuple(1 if dim == "layer" else size for dim, size in zip(dims, array.shape, strict=True))
             self._create(name, dims, array, by_layer, array.shape)[...] = array
-        self._group.attrs.update(attributes)
+        self._group.attrs.update({**attributes, CHECKSUMS: checksums_of(self._group)})
 
     def _write(self, steps: Arrays) -> None:
         for name, (dims, array) in steps.items():
@@ -99,7 +102,8 @@ class SampleOnDisk:
             dtype=array.dtype,
             chunks=tuple(size),
             shards=tuple(max(1, edge) for edge in shard),
-            compressors=_COMPRESSION,
+            compressors=[_COMPRESSION, Crc32cCodec()],
+            config={"write_empty_chunks": True},  # so that a chunk that is not there is damage, and never means "nothing here"
             dimension_names=dims,
             fill_value=_fill(array.dtype),
         )
@@ -120,10 +124,11 @@ class TraceFolder:
         return SampleOnDisk(self._root.create_group(f"samples/{number:05d}"))
 
     def finish(self, attributes: Mapping[str, Any]) -> None:
-        self._root.attrs["floatlens"] = dict(attributes)
+        self._root.attrs.update({"floatlens": dict(attributes), MARK: MANIFEST})
         with warnings.catch_warnings():  # readers that do not know consolidated metadata read the single files
             warnings.simplefilter("ignore", ZarrUserWarning)
             zarr.consolidate_metadata(self._temporary, zarr_format=3)
+        write_manifest(self._temporary, "floatlens trace")
         self._complete = True
         try:
             self._temporary.rename(self.path)
