@@ -61,6 +61,7 @@ class SampleOnDisk:
         self._group = group
         self._parts: list[Arrays] = []
         self._waiting = 0
+        self._growing: dict[str, zarr.Array] = {}  # kept open: one that is opened again no longer writes empty chunks
 
     def append(self, steps: Arrays) -> None:
         self._parts.append(steps)
@@ -83,16 +84,16 @@ class SampleOnDisk:
 
     def _write(self, steps: Arrays) -> None:
         for name, (dims, array) in steps.items():
-            if name in self._group:
-                stored = self._group[name]
-                assert isinstance(stored, zarr.Array)
+            if name in self._growing:
+                stored = self._growing[name]
                 before = stored.shape[0]
                 stored.resize((before + len(array), *stored.shape[1:]))
                 stored[before:] = array
                 continue
             cut = "layer" if "layer" in dims else "step" if array[0].nbytes > LARGE_STEP else None
             chunk = tuple(1 if dim == cut else size for dim, size in zip(dims, array.shape, strict=True))
-            self._create(name, dims, array, chunk, array.shape)[...] = array
+            self._growing[name] = self._create(name, dims, array, chunk, array.shape)
+            self._growing[name][...] = array
 
     def _create(self, name: str, dims: tuple[str, ...], array: np.ndarray, chunk: tuple[int, ...], shard: tuple[int, ...]) -> zarr.Array:
         size = [max(1, edge) for edge in chunk]

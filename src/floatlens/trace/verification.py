@@ -111,7 +111,7 @@ def _manifest(place: Place) -> tuple[Manifest | None, list[str]]:
 
 def _changed_files(place: Place, manifest: Manifest, progress: bool) -> Iterator[str]:
     with progress_bar(len(manifest.files), f"Comparing the files of {place.text}", show=progress) as advance:
-        for name, written in manifest.files.items():
+        for name, written in sorted(manifest.files.items()):
             try:
                 size, digest = _size_and_digest(place, name)
                 if size != written.bytes:
