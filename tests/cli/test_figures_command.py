@@ -9,6 +9,7 @@ import pytest
 
 import floatlens as fl
 from floatlens.cli.figures import short_names
+from floatlens.folders import damage
 from writers import autoregressive_model, diffusion_model
 
 Ran = tuple[int, str, str]
@@ -31,14 +32,21 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_can_be_drawn_is_written_and_the_rest_is_listed_with_the_reason(
     floatlens: Callable[..., Ran], traces: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "new" / "folder").mkdir(parents=True)
-    (tmp_path / "new" / "folder" / "temporal_drift.svg").write_text("an older figure")
-    code, said, errors = floatlens("figures", traces / "mdm.zarr", "-o", tmp_path / "new" / "folder", "--format", "svg", "--eps", "0.1")
-    assert code == 0, errors
-    written = sorted((tmp_path / "new" / "folder").iterdir())
-    assert [file.name for file in written] == [f"{name}.svg" for name in OF_ONE]
-    assert all(str(file) in said for file in written)
-    assert all(file.read_text().startswith("<?xml") for file in written), "existing files are replaced"
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    drawn = []
+    for eps in ("0.1", "0.2"):
+        code, said, errors = floatlens("figures", traces / "mdm.zarr", "-o", folder, "--format", "svg", "--eps", eps)
+        assert code == 0, errors
+        written = sorted(folder.glob("*.svg"))
+        assert [file.name for file in written] == [f"{name}.svg" for name in OF_ONE]
+        assert all(str(file) in said for file in written)
+        drawn.append([file.read_bytes() for file in written])
+    assert drawn[0] != drawn[1], "figures that were drawn before are replaced"
+    assert sorted(file.name for file in folder.iterdir() if file.suffix != ".svg") == ["manifest.json", "notes.txt"]
+    assert damage(folder) == ["notes.txt is not in the manifest: floatlens did not write it."]
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
     left_out = said[said.index("Left out:") :]
     assert "roles_by_depth: The tokens of this trace have no texts" in left_out
     assert "retrieval_heads: There is no region 'gold'" in left_out
@@ -50,7 +58,12 @@ def test_several_traces_are_compared_and_each_is_drawn(floatlens: Callable[..., 
     code, said, errors = floatlens("figures", traces / "mdm.zarr", traces / "arm.zarr", "-o", tmp_path / "figures", *options)
     assert code == 0, errors
     names = {file.name for file in (tmp_path / "figures").iterdir()}
-    assert names == {"absorption_by_layer.svg", "absorption_on_shared_rectangle.svg", "temporal_drift-mdm.svg", "temporal_drift-arm.svg"}
+    assert names - {"manifest.json"} == {
+        "absorption_by_layer.svg",
+        "absorption_on_shared_rectangle.svg",
+        "temporal_drift-mdm.svg",
+        "temporal_drift-arm.svg",
+    }
     assert "roles_by_depth-arm: The tokens of this trace have no texts" in said
 
 
@@ -85,8 +98,21 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(
 def test_a_file_is_no_folder_for_figures(floatlens: Callable[..., Ran], traces: Path, tmp_path: Path) -> None:
     (tmp_path / "figures").write_text("mine")
     code, _, errors = floatlens("figures", traces / "mdm.zarr", "-o", tmp_path / "figures")
-    assert (code, "is a file; name a folder" in errors) == (2, True)
+    assert (code, errors) == (2, f"floatlens: {tmp_path / 'figures'} is a file. Name a folder.\n")
     assert (tmp_path / "figures").read_text() == "mine"
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_file_that_is_not_ours_is_never_drawn_over(floatlens: Callable[..., Ran], traces: Path, tmp_path: Path, edited: bool) -> None:
+    words = ["figures", traces / "mdm.zarr", "-o", tmp_path / "figures", "--format", "svg", "--only", "temporal_drift"]
+    (tmp_path / "figures").mkdir()
+    if edited:
+        assert floatlens(*words)[0] == 0
+    (tmp_path / "figures" / "temporal_drift.svg").write_text("mine")
+    code, _, errors = floatlens(*words)
+    assert code == 2
+    assert "holds temporal_drift.svg, which floatlens did not write or somebody has edited since, and would be overwritten." in errors
+    assert (tmp_path / "figures" / "temporal_drift.svg").read_text() == "mine"
 
 
 def test_names_of_traces_are_short_and_differ() -> None:

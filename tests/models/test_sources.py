@@ -64,27 +64,34 @@ def test_nobody_sees_a_folder_by_its_name_before_it_is_complete(cache: Path) -> 
     def convert(folder: Path) -> None:
         (folder / "first").touch()
         assert not (cache / "model-1").exists()
-        assert folder.parent == cache  # renaming across file systems would copy
+        assert folder.stat().st_dev == cache.stat().st_dev  # renaming across file systems would copy
+        assert cache in folder.parents
 
     converted("model", "1", convert)
 
 
-def test_two_at_once_both_end_well_with_one_whole_folder(cache: Path) -> None:
-    both_convert = threading.Barrier(2, timeout=10)
+def test_of_two_at_once_one_converts_and_the_other_waits(cache: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    converting: list[Path] = []
     ended: list[Path] = []
 
     def convert(folder: Path) -> None:
+        converting.append(folder)
+        begun.set()
+        assert go_on.wait(60)
         (folder / "weights").write_text("w")
-        both_convert.wait()
 
     threads = [threading.Thread(target=lambda: ended.append(converted("model", "1", convert))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
+    threads[0].start()
+    assert begun.wait(60)
+    threads[1].start()
+    go_on.set()
     for thread in threads:
         thread.join()
+    assert len(converting) == 1
     assert ended == [cache / "model-1"] * 2
     assert [path.name for path in cache.iterdir()] == ["model-1"]
-    assert [path.name for path in ended[0].iterdir()] == ["weights"]
+    assert sorted(path.name for path in ended[0].iterdir()) == ["manifest.json", "weights"]
 
 
 @pytest.mark.parametrize(("name", "key"), [("../model", "1"), ("model", "1/2"), ("", "1"), ("model", ""), (".hidden", "1"), ("a\\b", "1")])

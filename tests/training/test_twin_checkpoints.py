@@ -130,7 +130,7 @@ def test_a_config_that_contradicts_itself_is_refused(
 def test_a_twin_is_written_whole_or_not_at_all(folders: dict[str, Path], tmp_path: Path) -> None:
     model: Any = fl.load(folders["arm"]).module
     log = [{"update": 24, "stage": "ask", "loss": 1.0, "cpu_seconds": 1}]
-    with pytest.raises(Refusal, match="is there already"):
+    with pytest.raises(Refusal, match="exists already"):
         write_twin(folders["arm"], "arm", MICRO, model, log, threads=[1], questions=1)
     with pytest.raises(Refusal, match="ends at update 8, but the recipe has 24"):
         write_twin(tmp_path / "twin", "arm", MICRO, model, [{**log[0], "update": 8}], threads=[1], questions=1)

@@ -5,12 +5,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from floatlens.claims.findings import Findings, findings_of
-from floatlens.claims.folder import demo_folder
 from floatlens.claims.gathering import gather
 from floatlens.claims.pictures import draw_contexts
 from floatlens.claims.sizes import Sizes
 from floatlens.claims.units import planned_units
-from floatlens.report.claims_files import claims_csv, claims_json
+from floatlens.folders import unfinished_folder
+from floatlens.report.claims_files import WRITTEN_BY, claims_csv, claims_json
 from floatlens.report.claims_table import claims_markdown
 
 README = """# What a demo wrote
@@ -25,6 +25,7 @@ README = """# What a demo wrote
 | `tables/answers.parquet` | every question in every condition: the exact prompt, what was written, how it was scored |
 | `tables/about.json` | which models, how many questions, which seed |
 | `traces/*.zarr` | the traces, to look at more closely |
+| `manifest.json` | every file that was written, with its size and SHA-256; `floatlens verify` checks them |
 
 ```sh
 floatlens show traces/mdm.zarr                                  # one text, step by step
@@ -38,8 +39,11 @@ Bar = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 
 
 def run_study(models: Mapping[str, str], into: Path, sizes: Sizes, seed: int, bar: Bar, *, figures: bool = True) -> Findings:
-    """Run everything and write it into the folder; nothing is left there if it fails."""
-    with demo_folder(into) as folder:
+    """Run everything and write it into the folder; nothing is left there if it fails. The folder of an earlier demo is replaced if it holds nothing else."""
+    with unfinished_folder(into, WRITTEN_BY, replacing=WRITTEN_BY) as unfinished:
+        folder = unfinished.folder
+        for name in ("traces", "tables", "figures"):
+            (folder / name).mkdir()
         with bar(len(planned_units(models, folder, sizes, seed)) + 1, "Studying the twins") as advance:
             evidence = gather(models, folder, sizes, seed, advance, figures=figures)
             found = findings_of(evidence)

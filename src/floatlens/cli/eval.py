@@ -1,10 +1,7 @@
 """`floatlens eval`: ask models questions under several conditions, and say what came out."""
 
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +85,7 @@ def evaluate(
     import polars as pl
 
     from floatlens.decoding.options import share_out
+    from floatlens.folders import refuse_place, unfinished_folder
     from floatlens.models.doctor import examine
     from floatlens.models.loading import load
     from floatlens.report.evaluation_files import write_pictures
@@ -101,7 +99,7 @@ def evaluate(
     from floatlens.tasks.registry import load_task
 
     console = Console(emoji=False)
-    refuse_taken_folder(into)
+    refuse_place(into)
     if len({Path(name).name for name in model}) < len(model):
         raise Refusal(
             f"Two of the models {', '.join(model)} have one name, by which rows and traces are told apart. Name each once, or copy one."
@@ -154,10 +152,9 @@ def evaluate(
     asking = f"{counted(len(chosen.samples), 'question')} under {counted(len(planned), 'condition')}"
     say(console, f"{asking} for {counted(len(model), 'model')}.")
     length, chat = gen_length or chosen.gen_length, False if raw else None
-    unfinished = into.parent / f".{into.name}.unfinished"
-    if unfinished.exists():
-        say(console, f"Going on from what was done when the last run into {into} stopped.")
-    with folder_when_done(into) as folder:
+    with unfinished_folder(into, "floatlens eval", keeps=True) as unfinished:
+        if any(unfinished.kept.iterdir()):
+            say(console, f"Going on from what was done when the last run into {into} stopped.")
         tables, traced = [], []
         for name, loop, share in zip(model, loops, shares, strict=True):
             lm = load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
@@ -177,7 +174,7 @@ def evaluate(
                     seed=seed,
                     likelihood=likelihood,
                     chat=chat,
-                    keep=unfinished,
+                    keep=unfinished.kept,
                     sampler=loop,
                     **share,
                 )
@@ -185,16 +182,15 @@ def evaluate(
             if trace:
                 conditions = asked or [one for one in planned if one.intervention is None]
                 how = {"gen_length": length, "steps": steps, "seed": seed, "chat": chat, "sampler": loop, **share}
-                traced += record(lm, chosen.samples[:trace], conditions, folder, wording=chosen.wording, **how)
+                traced += record(lm, chosen.samples[:trace], conditions, unfinished.folder, wording=chosen.wording, **how)
         table = pl.concat(tables)
         summary = summarise(table)
-        table.write_parquet(folder / "results.parquet")
-        as_table(summary).write_csv(folder / "summary.csv")
+        table.write_parquet(unfinished.folder / "results.parquet")
+        as_table(summary).write_csv(unfinished.folder / "summary.csv")
         if traced:
-            pl.DataFrame(traced).write_csv(folder / "traces.csv")
-    shutil.rmtree(unfinished, ignore_errors=True)
+            pl.DataFrame(traced).write_csv(unfinished.folder / "traces.csv")
+        pictures, not_drawn = write_pictures(unfinished.folder, table, summary)
     print_evaluation(console, table, summary)
-    pictures, not_drawn = write_pictures(into, table, summary)  # what was computed is safe by now
     for reason in not_drawn:
         say(console, reason)
     names = ["results.parquet", "summary.csv", *(path.name for path in pictures), *(["traces"] if trace else [])]
@@ -215,28 +211,6 @@ def counted(count: int, what: str) -> str:
 def say(console: Console, sentence: str) -> None:
     """A sentence as it is, on one line."""
     console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
-
-@contextmanager
-def folder_when_done(into: Path) -> Iterator[Path]:
-    """A folder that gets its name once everything in it is written; what fails leaves nothing behind."""
-    into.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{into.name}-", dir=into.parent))
-    try:
-        yield unfinished
-        unfinished.chmod(0o755)
-        unfinished.replace(into)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-
-
-def refuse_taken_folder(folder: Path) -> None:
-    """Refuse a folder in which something lies already, and one that could not be put in its place: where we are, what is above it, a mount."""
-    if Path.cwd().is_relative_to(folder.resolve()) or folder.is_mount():
-        raise Refusal(f"{folder} is there already and cannot be replaced. Name a new folder for --into, such as {folder / 'results'}.")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Refusal(f"There is something at {folder} already, and nothing is replaced. Choose another folder for --into.")
 
 
 def context_texts(contexts: Sequence[str], levels: str | None, passages: int | None) -> list[str]:

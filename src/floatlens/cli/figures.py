@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 def figures(
     paths: list[str] = typer.Argument(help="Traces: folders or fsspec URLs.", metavar="TRACE"),
     output: Path = typer.Option(
-        ..., "--output", "-o", help="The folder for the figures; made if it is not there. Existing files are replaced."
+        ...,
+        "--output",
+        "-o",
+        help="The folder for the figures; made if it is not there. Figures that were drawn there before are replaced.",
     ),
     format_: str = typer.Option("pdf,svg,png", "--format", "-f", help="One or more of pdf, svg, png."),
     rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate, top."),
@@ -49,6 +52,7 @@ def figures(
 
       floatlens figures run.zarr -o figures --only temporal_drift --sample 2 --rule rate --eps 0.3
     """
+    from floatlens.folders import files_added_to, refuse_folder_to_fill, short_name
     from floatlens.measures.anchors import refuse_unknown_rule
     from floatlens.progress import progress_bar
     from floatlens.report.figures import save_figure
@@ -59,8 +63,7 @@ def figures(
     formats = [one.strip() for one in format_.split(",") if one.strip()]
     refuse_unknown_formats(formats)
     refuse_unknown_rule(rule, eps)
-    if output.exists() and not output.is_dir():
-        raise Refusal(f"{output} is a file; name a folder for the figures.")
+    refuse_folder_to_fill(output)
     traces = {name: open_trace(path) for name, path in zip(short_names(paths), paths, strict=True)}
     for name, trace in traces.items():
         groups = trace.attributes["groups"]
@@ -69,20 +72,21 @@ def figures(
         if sample >= len(trace):
             raise Refusal(f"{name} has {len(trace)} samples, counted from 0; there is no sample {sample}.")
     wanted = _chosen(list(_figures(traces, _Choices(rule, eps, sample, group, gold))), only)
+    drawings = {short_name(f"{name}-{of}" if of and len(traces) > 1 else name): draw for name, of, draw in wanted}
     written: list[Path] = []
     left_out: list[str] = []
-    with progress_bar(len(wanted), "Drawing") as advance:
-        for name, of, draw in wanted:
-            file = f"{name}-{of}" if of and len(traces) > 1 else name
+    names = [f"{file}.{ending}" for file in drawings for ending in formats]
+    with files_added_to(output, "floatlens figures", names) as folder, progress_bar(len(drawings), "Drawing") as advance:
+        for file, draw in drawings.items():
             try:
-                written += save_figure(draw(), output / file, formats)
+                written += save_figure(draw(), folder / file, formats)
             except Refusal as refusal:
                 left_out.append(f"{file}: {refusal}")
             advance(1)
-    if not written:
-        raise Refusal(f"No figure could be drawn. {' '.join(left_out)}")
+        if not written:
+            raise Refusal(f"No figure could be drawn. {' '.join(left_out)}")
     for file in written:
-        console.print(str(file), markup=False, highlight=False, soft_wrap=True)
+        console.print(str(output / file.name), markup=False, highlight=False, soft_wrap=True)
     if left_out:
         console.print("Left out:", highlight=False)
     for line in left_out:

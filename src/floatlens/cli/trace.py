@@ -50,6 +50,7 @@ def trace(
 
       floatlens trace -m ./LLaDA-8B-Instruct --prompt-file questions.jsonl --steps 32 -s block_length=16 --dtype bfloat16 -o run.zarr
     """
+    from floatlens.folders import refuse_place
     from floatlens.interventions import from_text
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
@@ -57,10 +58,9 @@ def trace(
     from floatlens.trace.estimate import estimate, seconds, size_in_words
     from floatlens.trace.run import region_names
     from floatlens.trace.schema import make_detail
-    from floatlens.trace.store import refuse_taken
 
     console = Console(emoji=False)
-    refuse_taken(output)
+    refuse_place(output)
     prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
     if not prompts:
         raise Refusal("There is nothing to ask: give --prompt or --prompt-file.")

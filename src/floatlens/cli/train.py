@@ -41,6 +41,7 @@ def train(
         raise Refusal("--smoke has a recipe of its own; leave it or --recipe out.")
     import torch
 
+    from floatlens.folders import refuse_folder_to_fill
     from floatlens.models.families.twin import KINDS
     from floatlens.training.recipe_files import bundled_recipe, read_recipe
     from floatlens.training.scores import QUESTIONS
@@ -50,6 +51,7 @@ def train(
     named = "smoke" if smoke else "twins"
     chosen = bundled_recipe(named) if recipe is None else read_recipe(recipe)
     folder = into or Path("twins-smoke" if smoke else "twins")
+    refuse_folder_to_fill(folder)
     kinds = [kind for kind in KINDS if not only or kind in only]
     console = Console(emoji=False)
     takes = TAKES[named] if recipe is None else "how long depends on the recipe"

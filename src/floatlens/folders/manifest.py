@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -52,9 +52,14 @@ def write_manifest(folder: Path, written_by: str) -> None:
     >>> read_manifest(folder).files["greeting.txt"].bytes
     5
     """
-    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": _digest(folder / name)} for name in entries(folder)}
-    said = {"floatlens": __version__, "written_by": written_by, "files": files}
-    (folder / MANIFEST).write_text(_sealed(said), encoding="utf-8")
+    files = {name: _record(folder / name) for name in entries(folder)}
+    (folder / MANIFEST).write_bytes(_as_json(written_by, files))
+
+
+def add_to_manifest(folder: Path, written_by: str, name: str) -> bytes:
+    """The content of a folder's manifest with one more file, which is there already."""
+    before = read_manifest(folder)
+    return _as_json(written_by, {**(before.files if before else {}), name: _record(folder / name)})
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -121,12 +126,15 @@ def damage(folder: Path) -> list[str]:
     return sentences
 
 
-def not_ours(folder: Path) -> list[str]:
-    """The files of a folder that floatlens did not write, or that were edited since, by their path in it; all of them if there is no manifest."""
+def not_ours(folder: Path, *, mending: bool = False) -> list[str]:
+    """The files of a folder that floatlens did not write, or that were edited since, by their path in it; all of them if there is no manifest.
+
+    `mending`: nobody edits such a folder by hand, so files that were changed are damaged and still floatlens' own.
+    """
     manifest = read_manifest(folder)
     if manifest is None:
         return sorted(entries(folder))
-    return sorted(name for name in entries(folder) if _change(folder / name, name, manifest))
+    return sorted(name for name in entries(folder) if (name not in manifest.files if mending else _change(folder / name, name, manifest)))
 
 
 def entries(folder: Path) -> Iterator[str]:
@@ -155,6 +163,15 @@ def _change(file: Path, name: str, manifest: Manifest) -> str | None:
     except OSError as error:
         return f"{name} cannot be read: {error.strerror or error}."
     return None if same else f"{name} was changed since it was written: it has another SHA-256."
+
+
+def _record(file: Path) -> FileRecord:
+    return FileRecord(file.stat().st_size, _digest(file))
+
+
+def _as_json(written_by: str, files: Mapping[str, FileRecord]) -> bytes:
+    said = {"floatlens": __version__, "written_by": written_by, "files": {name: asdict(files[name]) for name in sorted(files)}}
+    return _sealed(said).encode()
 
 
 def _sealed(said: dict[str, Any]) -> str:

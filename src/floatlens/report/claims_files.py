@@ -8,15 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from floatlens.claims.findings import Findings
-from floatlens.claims.folder import MARK
 from floatlens.claims.verdicts import Part, outcome_of
 from floatlens.report.claims_table import ONE_RUN
+
+WRITTEN_BY = "floatlens demo"
 
 
 def claims_json(found: Findings) -> str:
     """Every claim with its numbers, every split difference, masking condition by condition, all accuracies."""
     said = {
-        "written_by": MARK,
+        "written_by": WRITTEN_BY,
         "about": found.about,
         "caution": ONE_RUN,
         "claims": [

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from floatlens.errors import Refusal
+from floatlens.folders import short_name
 from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys
 from floatlens.interventions.wording import from_text, to_text
 from floatlens.tasks.contexts import PASSAGES, ClosedBook, Conflict, Context, GoldOnly, Layout, Noise, Position, Retrieved, arrange
@@ -80,14 +81,14 @@ class Condition:
 
 
 def as_file_name(text: str) -> str:
-    """A condition's text as part of a file's name.
+    """A condition's text as part of a file's name, cut if it is very long.
 
     Examples
     --------
     >>> as_file_name("noise:0.4,passages=10")
     'noise-0.4-passages=10'
     """
-    return "".join(letter if letter.isalnum() or letter in ".-=" else "-" for letter in text)
+    return short_name("".join(letter if letter.isalnum() or letter in ".-=" else "-" for letter in text))
 
 
 def condition_of(given: "str | Context | Condition") -> Condition:

@@ -30,7 +30,7 @@ from floatlens.models.writing import Generation
 from floatlens.progress import progress_bar
 from floatlens.tasks.conditions import Condition, plan
 from floatlens.tasks.contexts import Context, arrange
-from floatlens.tasks.kept_conditions import fingerprint, name_of, put_by, take_up
+from floatlens.tasks.kept_conditions import fingerprint, name_of, restore, store
 from floatlens.tasks.likelihood import (
     DRAWS,
     Continuation,
@@ -188,9 +188,9 @@ def evaluate(
             prompts = fitted[condition.context, settings.length_for(condition)]
             asked = [(sample.id, one.encoded.text, *sample.answers) for sample, one in zip(samples, prompts, strict=True)]
             name = name_of(model, condition.name, asked, settings.told)
-            rows = take_up(keep, name)
+            rows = restore(keep, name)
             if rows is None:
-                rows = put_by(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance))
+                rows = store(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance))
             else:
                 advance(len(samples))
             tables.append(rows)

@@ -1,13 +1,13 @@
 """Keep the conditions of an evaluation that are done, so that one that was stopped goes on where it was.
 
 Each condition is one Parquet file, named by a hash of everything its rows depend on: the model's config and weights (the sum and a sample of every tensor), the prompts with their answers, the settings and the version of
-floatlens. Other settings, another model or other questions have other names, so nothing of theirs is taken up; a file has its name only when it is whole.
-Not part of the name: floatlens' own code within a version. Whoever changes it removes the folder.
+floatlens. Other settings, another model or other questions have other names, so nothing of theirs is taken up. The name ends in the SHA-256 of the file: one that was truncated or changed is named, removed, and its condition
+computed again. Not part of the name: floatlens' own code within a version. Whoever changes it removes the folder.
 """
 
 import hashlib
+import io
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,40 +16,50 @@ import polars as pl
 import torch
 
 from floatlens._version import __version__
+from floatlens.folders import say, write_whole
 from floatlens.models.language_model import LanguageModel
 
 SAMPLED = 64  # numbers of each tensor
 
 
-def take_up(folder: Path | None, name: str) -> pl.DataFrame | None:
+def restore(folder: Path | None, name: str) -> pl.DataFrame | None:
     """The rows that are kept under a name; None if there are none, or no folder.
 
     Examples
     --------
-    >>> take_up(None, "a") is None
+    >>> restore(None, "a") is None
     True
     """
-    file = None if folder is None else folder / f"{name}.parquet"
-    return pl.read_parquet(file) if file is not None and file.exists() else None
+    for file in [] if folder is None else sorted(folder.glob(f"{name}-*.parquet")):
+        content = file.read_bytes()
+        if file.name == _file_name(name, content):
+            return pl.read_parquet(io.BytesIO(content))
+        say(f"{file} is damaged: it is removed, and what it held is computed again.")
+        file.unlink()
+    return None
 
 
-def put_by(folder: Path | None, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+def store(folder: Path | None, name: str, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows, kept under a name where there is a folder.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "kept"
-    >>> rows = put_by(folder, "a", pl.DataFrame({"x": [1, 2]}))
-    >>> rows.equals(take_up(folder, "a"))
+    >>> rows = store(folder, "a", pl.DataFrame({"x": [1, 2]}))
+    >>> rows.equals(restore(folder, "a"))
     True
     """
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f".{name}.{os.getpid()}"
-        rows.write_parquet(unfinished)
-        unfinished.replace(folder / f"{name}.parquet")
+        content = io.BytesIO()
+        rows.write_parquet(content)
+        write_whole(folder / _file_name(name, content.getvalue()), content.getvalue())
     return rows
+
+
+def _file_name(name: str, content: bytes) -> str:
+    return f"{name}-{hashlib.sha256(content).hexdigest()}.parquet"
 
 
 def fingerprint(lm: LanguageModel) -> str:

@@ -14,7 +14,6 @@ import json
 import mmap
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,11 +26,13 @@ import numpy as np
 from bm25s.tokenization import Tokenized
 
 from floatlens.errors import Refusal
+from floatlens.folders import unfinished_folder
 from floatlens.progress import progress_bar
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import contains_any
 
-MANIFEST, CORPUS, OFFSETS = "index.json", "passages.jsonl", "offsets.npy"
+DESCRIPTION, CORPUS, OFFSETS = "index.json", "passages.jsonl", "offsets.npy"
+WRITTEN_BY = "floatlens (building an index)"
 SETTINGS = {"version": 1, "method": "lucene", "k1": 1.5, "b": 0.75, "words": r"\w+", "lower": True}
 LARGE = 50_000  # passages: above, BM25's own steps take seconds and show their own bars
 
@@ -90,27 +91,23 @@ def build_index(passages: Iterable[Passage], folder: str | os.PathLike[str], *, 
     'Ben lives in Rome.'
     """
     folder = Path(folder).expanduser()
-    before = _manifest(folder) if (folder / MANIFEST).exists() else None
+    before = _description(folder) if (folder / DESCRIPTION).exists() else None
     if before is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Refusal(f"{folder} is there and is not an index of passages. Name a folder that is empty or does not exist.")
+    if before is not None and not rebuild:
+        digest = hashlib.sha256()
+        for line, _ in _once_each(passages):
+            digest.update(line)
+        if (before["fingerprint"], before["settings"]) == (digest.hexdigest(), SETTINGS):
+            return open_index(folder)
+        raise Refusal(
+            f"{folder} holds an index of {before['passages']:,} other passages: the corpus has changed, or floatlens builds it differently now. "
+            "Give rebuild=True to replace it, or name another folder."
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        words, vocabulary = _write_corpus(passages, unfinished)
-        fingerprint = _hash_file(unfinished / CORPUS)
-        if before is not None and not rebuild:
-            if (before["fingerprint"], before["settings"]) == (fingerprint, SETTINGS):
-                return open_index(folder)
-            raise Refusal(
-                f"{folder} holds an index of {before['passages']:,} other passages: the corpus has changed, or floatlens builds it differently now. "
-                "Give rebuild=True to replace it, or name another folder."
-            )
-        _write_scores(words, vocabulary, unfinished, fingerprint)
-        if folder.exists():
-            shutil.rmtree(folder)
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with unfinished_folder(folder, WRITTEN_BY, replacing=WRITTEN_BY, mending=True, wait=True) as unfinished:
+        words, vocabulary = _write_corpus(passages, unfinished.folder)
+        _write_scores(words, vocabulary, unfinished.folder, _hash_file(unfinished.folder / CORPUS))
     return open_index(folder)
 
 
@@ -125,11 +122,11 @@ def open_index(folder: str | os.PathLike[str]) -> PassageIndex:
     1
     """
     folder = Path(folder).expanduser()
-    manifest = _manifest(folder)
-    if manifest["settings"] != SETTINGS:
+    description = _description(folder)
+    if description["settings"] != SETTINGS:
         raise OutdatedIndex(f"{folder} was built by other settings than floatlens has now. Build it again, with rebuild=True.")
-    with progress_bar(len(manifest["files"]), "Checking the index") as advance:
-        for name, digest in manifest["files"].items():
+    with progress_bar(len(description["files"]), "Checking the index") as advance:
+        for name, digest in description["files"].items():
             if not (folder / name).is_file() or _hash_file(folder / name) != digest:
                 raise OutdatedIndex(
                     f"{folder / name} is missing or was changed since the index was built. Build it again, with rebuild=True."
@@ -139,7 +136,7 @@ def open_index(folder: str | os.PathLike[str]) -> PassageIndex:
         lines = mmap.mmap(corpus.fileno(), 0, access=mmap.ACCESS_READ)
     scorer = bm25s.BM25.load(folder, mmap=True, show_progress=False)
     offsets = np.load(folder / OFFSETS, mmap_mode="r")
-    return PassageIndex(folder, manifest["passages"], manifest["fingerprint"], scorer, lines, offsets)
+    return PassageIndex(folder, description["passages"], description["fingerprint"], scorer, lines, offsets)
 
 
 def search(index: PassageIndex, query: str, k: int) -> list[Hit]:
@@ -257,25 +254,29 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _write_corpus(passages: Iterable[Passage], folder: Path) -> tuple[list[list[int]], dict[str, int]]:
-    """One JSON line a passage and where each begins; the words of each as numbers, and the number of each word, in order of appearance."""
-    vocabulary: dict[str, int] = {}
-    words: list[list[int]] = []
-    offsets, seen = [0], set()
-    total = len(passages) if isinstance(passages, Sequence) else 0
-    with (folder / CORPUS).open("wb") as corpus, progress_bar(total, "Reading passages") as advance:
+def _once_each(passages: Iterable[Passage]) -> Iterator[tuple[bytes, Passage]]:
+    """Each passage that was not there before, and its JSON line."""
+    total, seen = len(passages) if isinstance(passages, Sequence) else 0, set[bytes]()
+    with progress_bar(total, "Reading passages") as advance:
         for number, passage in enumerate(passages):
             if not passage.text.strip():
                 raise Refusal(f"Passage {number} of the corpus is empty (passages count from 0).")
             advance(1)
-            line = (
-                json.dumps({"text": passage.text, "title": passage.title, "conflicting": passage.conflicting}, ensure_ascii=False).encode()
-                + b"\n"
-            )
+            told = {"text": passage.text, "title": passage.title, "conflicting": passage.conflicting}
+            line = json.dumps(told, ensure_ascii=False).encode() + b"\n"
             digest = hashlib.sha256(line).digest()
-            if digest in seen:
-                continue
-            seen.add(digest)
+            if digest not in seen:
+                seen.add(digest)
+                yield line, passage
+
+
+def _write_corpus(passages: Iterable[Passage], folder: Path) -> tuple[list[list[int]], dict[str, int]]:
+    """One JSON line a passage and where each begins; the words of each as numbers, and the number of each word, in order of appearance."""
+    vocabulary: dict[str, int] = {}
+    words: list[list[int]] = []
+    offsets = [0]
+    with (folder / CORPUS).open("wb") as corpus:
+        for line, passage in _once_each(passages):
             corpus.write(line)
             offsets.append(offsets[-1] + len(line))
             words.append([vocabulary.setdefault(word, len(vocabulary)) for word in _words(f"{passage.title}\n{passage.text}")])
@@ -290,21 +291,21 @@ def _write_scores(words: list[list[int]], vocabulary: dict[str, int], folder: Pa
     scorer.index(Tokenized(words, vocabulary), show_progress=len(words) > LARGE and sys.stderr.isatty())
     scorer.save(folder, show_progress=False)
     files = {path.name: _hash_file(path) for path in sorted(folder.iterdir())}
-    manifest = {"settings": SETTINGS, "passages": len(words), "fingerprint": fingerprint, "files": files}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    description = {"settings": SETTINGS, "passages": len(words), "fingerprint": fingerprint, "files": files}
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _description(folder: Path) -> dict[str, Any]:
     """What the index says of itself."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        if isinstance(manifest, dict) and {"settings", "passages", "fingerprint", "files"} <= manifest.keys():
-            return manifest
+        description = json.loads((folder / DESCRIPTION).read_text())
+        if isinstance(description, dict) and {"settings", "passages", "fingerprint", "files"} <= description.keys():
+            return description
     except FileNotFoundError:
-        raise Refusal(f"{folder} holds no index of passages ({MANIFEST} is missing). Build one with build_index.") from None
+        raise Refusal(f"{folder} holds no index of passages ({DESCRIPTION} is missing). Build one with build_index.") from None
     except (OSError, ValueError):
         pass
-    raise Refusal(f"{folder / MANIFEST} cannot be read as the description of an index. Remove the folder and build the index again.")
+    raise Refusal(f"{folder / DESCRIPTION} cannot be read as the description of an index. Remove the folder and build the index again.")
 
 
 def _hash_file(path: Path) -> str:

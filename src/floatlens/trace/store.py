@@ -1,11 +1,9 @@
 """Where the arrays of a sample go while a run goes on: memory, or a Zarr group on disk, shard by shard.
 
-On disk a trace is written under a temporary name beside its own and renamed when it is whole, so that what bears the name is complete.
+On disk a trace is written by `floatlens.folders`: beside its place, and renamed when it is whole, so that what bears the name is complete.
 """
 
-import contextlib
 import os
-import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +14,13 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.errors import ZarrUserWarning
 
-from floatlens.errors import Refusal
-from floatlens.folders import MANIFEST, write_manifest
+from floatlens.folders import MANIFEST, UnfinishedFolder, disk_failures
 from floatlens.trace.frames import Arrays
 from floatlens.trace.integrity import checksums_of
 from floatlens.trace.opening import CHECKSUMS, MARK
 from floatlens.trace.schema import STEPS_PER_SHARD
 
+WRITTEN_BY = "floatlens trace"
 LARGE_STEP = 1 << 20  # bytes: arrays without a layer axis whose steps are larger are chunked by step
 _COMPRESSION = BloscCodec(cname="zstd", clevel=1, shuffle="shuffle")
 
@@ -57,8 +55,9 @@ class SampleInMemory:
 class SampleOnDisk:
     """Writes a shard whenever it is full."""
 
-    def __init__(self, group: zarr.Group) -> None:
+    def __init__(self, group: zarr.Group, place: Path) -> None:
         self._group = group
+        self._place = place  # where the trace goes, for what is said when the disk is full
         self._parts: list[Arrays] = []
         self._waiting = 0
         self._growing: dict[str, zarr.Array] = {}  # kept open: one that is opened again no longer writes empty chunks
@@ -68,19 +67,21 @@ class SampleOnDisk:
         self._waiting += len(next(iter(steps.values()))[1])
         while self._waiting >= STEPS_PER_SHARD:
             whole = _joined(self._parts)
-            self._write({name: (dims, array[:STEPS_PER_SHARD]) for name, (dims, array) in whole.items()})
+            with disk_failures(self._place):
+                self._write({name: (dims, array[:STEPS_PER_SHARD]) for name, (dims, array) in whole.items()})
             rest = {name: (dims, array[STEPS_PER_SHARD:]) for name, (dims, array) in whole.items()}
             self._waiting -= STEPS_PER_SHARD
             self._parts = [rest] if self._waiting else []
 
     def finish(self, arrays: Arrays, attributes: Mapping[str, Any]) -> None:
-        if self._waiting:
-            self._write(_joined(self._parts))
-        self._parts, self._waiting = [], 0
-        for name, (dims, array) in arrays.items():
-            by_layer = tuple(1 if dim == "layer" else size for dim, size in zip(dims, array.shape, strict=True))
-            self._create(name, dims, array, by_layer, array.shape)[...] = array
-        self._group.attrs.update({**attributes, CHECKSUMS: checksums_of(self._group)})
+        with disk_failures(self._place):
+            if self._waiting:
+                self._write(_joined(self._parts))
+            self._parts, self._waiting = [], 0
+            for name, (dims, array) in arrays.items():
+                by_layer = tuple(1 if dim == "layer" else size for dim, size in zip(dims, array.shape, strict=True))
+                self._create(name, dims, array, by_layer, array.shape)[...] = array
+            self._group.attrs.update({**attributes, CHECKSUMS: checksums_of(self._group)})
 
     def _write(self, steps: Arrays) -> None:
         for name, (dims, array) in steps.items():
@@ -111,50 +112,33 @@ class SampleOnDisk:
 
 
 class TraceFolder:
-    """A trace being written: samples under a temporary name, then the whole under its own."""
+    """A trace being written: samples beside its place, then the whole under its own name."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        refuse_taken(path)
+        self._unfinished = UnfinishedFolder(path, WRITTEN_BY)
         self.path = Path(path).expanduser()
-        self._complete = False
-        self._temporary = self.path.with_name(f".{self.path.name}.writing-{os.getpid()}")
-        shutil.rmtree(self._temporary, ignore_errors=True)
-        self._root = zarr.open_group(self._temporary, mode="w", zarr_format=3)
+        try:
+            with disk_failures(self._unfinished.place):
+                self._root = zarr.open_group(self._unfinished.folder, mode="w", zarr_format=3)
+        except BaseException:
+            self.abandon()
+            raise
 
     def sample(self, number: int) -> SampleOnDisk:
-        return SampleOnDisk(self._root.create_group(f"samples/{number:05d}"))
+        with disk_failures(self._unfinished.place):
+            return SampleOnDisk(self._root.create_group(f"samples/{number:05d}"), self._unfinished.place)
 
     def finish(self, attributes: Mapping[str, Any]) -> None:
-        self._root.attrs.update({"floatlens": dict(attributes), MARK: MANIFEST})
-        with warnings.catch_warnings():  # readers that do not know consolidated metadata read the single files
-            warnings.simplefilter("ignore", ZarrUserWarning)
-            zarr.consolidate_metadata(self._temporary, zarr_format=3)
-        write_manifest(self._temporary, "floatlens trace")
-        self._complete = True
-        try:
-            self._temporary.rename(self.path)
-        except OSError as error:
-            raise Refusal(f"The trace is complete in {self._temporary} but cannot be renamed to {self.path}: {error}.") from None
+        with disk_failures(self._unfinished.place):
+            self._root.attrs.update({"floatlens": dict(attributes), MARK: MANIFEST})
+            with warnings.catch_warnings():  # readers that do not know consolidated metadata read the single files
+                warnings.simplefilter("ignore", ZarrUserWarning)
+                zarr.consolidate_metadata(self._unfinished.folder, zarr_format=3)
+            self._unfinished.publish()
 
     def abandon(self) -> None:
-        """Leave nothing half-written behind. (What is whole but could not be renamed stays.)"""
-        if self._complete:
-            return
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self._temporary)
-
-
-def refuse_taken(path: str | os.PathLike[str]) -> None:
-    """Refuse a place where a trace cannot be written."""
-    if "://" in os.fspath(path):
-        raise Refusal(
-            f"A trace is written to a local folder; copy it to {path} afterwards. (It is read from there directly: fl.open_trace.)"
-        )
-    path = Path(path).expanduser()
-    if path.exists():
-        raise Refusal(f"{path} exists already; choose another name or remove it. A trace is never overwritten.")
-    if not path.absolute().parent.is_dir():
-        raise Refusal(f"There is no folder {path.parent} to write {path.name} into.")
+        """Leave nothing half-written behind. Does nothing once the trace is finished."""
+        self._unfinished.abandon()
 
 
 def _joined(parts: list[Arrays]) -> Arrays:

@@ -1,16 +1,13 @@
 """A trained twin as a checkpoint that `fl.load` and transformers' Auto classes load, with its model card.
 
 Decided here: weights are stored in float16 and run in float32 (the config says so), and the scores on the card are those of the stored weights. The folder
-is filled under a temporary name and renamed: it is there whole, or not at all.
-Refused: a folder that is there already, and a log that is not that of the whole recipe.
+is there whole, or not at all (`floatlens.folders`).
+Refused: a folder that is there already, or cannot be written, and a log that is not that of the whole recipe.
 """
 
 import csv
 import io
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -20,12 +17,13 @@ from safetensors.torch import save
 from transformers import LlamaForCausalLM
 
 from floatlens.errors import Refusal
+from floatlens.folders import refuse_place, unfinished_folder
 from floatlens.tasks.world.people import make_world
 from floatlens.tasks.world.tokenizer import make_tokenizer
 from floatlens.training.model_card import Facts, card_text
 from floatlens.training.recipe import Recipe
 from floatlens.training.recipe_files import recipe_as_toml
-from floatlens.training.runs import as_language_model
+from floatlens.training.runs import WRITTEN_BY, as_language_model
 from floatlens.training.scores import SCORES, scores, shortcuts
 from floatlens.training.state import Entry, half_weights
 from floatlens.training.training_data import data_hash
@@ -69,6 +67,7 @@ def write_twin(
 
     Examples
     --------
+    >>> import tempfile
     >>> from dataclasses import replace
     >>> from floatlens.training.recipe_files import bundled_recipe
     >>> recipe = bundled_recipe("smoke")
@@ -77,11 +76,10 @@ def write_twin(
     >>> with tempfile.TemporaryDirectory() as place:
     ...     found = write_twin(Path(place, "twin-arm"), "arm", recipe, make_twin("arm", recipe), log, threads=[1], questions=4)
     ...     sorted(file.name for file in Path(place, "twin-arm").iterdir())[:4], list(found)
-    (['README.md', 'config.json', 'model.safetensors', 'recipe.toml'], ['recall2', 'closed'])
+    (['README.md', 'config.json', 'manifest.json', 'model.safetensors'], ['recall2', 'closed'])
     """
     place = Path(folder)
-    if place.exists():
-        raise Refusal(f"{place} is there already, and a twin is never written over something. Remove it, or choose another folder.")
+    refuse_place(place)
     if not log or log[-1]["update"] != recipe.updates:
         reached = log[-1]["update"] if log else 0
         raise Refusal(f"The log ends at update {reached}, but the recipe has {recipe.updates}. Train the twin to the end first.")
@@ -92,21 +90,16 @@ def write_twin(
     facts = Facts(
         kind, recipe, data_hash(recipe), tuple(log), found, written, shortcuts(world, checks), questions, tuple(threads), torch.__version__
     )
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    try:
-        unfinished.chmod(0o755)  # a temporary folder is its owner's alone
+    with unfinished_folder(place, WRITTEN_BY) as unfinished:
+        files = unfinished.folder
         stored.config.architectures = [type(stored).__name__]
         config = {**stored.config.to_dict(), "dtype": "float32"}
-        (unfinished / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        (unfinished / "model.safetensors").write_bytes(save(half_weights(stored), metadata={"format": "pt"}))
-        make_tokenizer().save_pretrained(unfinished)
-        (unfinished / "recipe.toml").write_text(recipe_as_toml(recipe))
-        (unfinished / "training.csv").write_text(_as_csv(log))
-        (unfinished / "README.md").write_text(card_text(facts))
-        os.rename(unfinished, place)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        (files / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        (files / "model.safetensors").write_bytes(save(half_weights(stored), metadata={"format": "pt"}))
+        make_tokenizer().save_pretrained(files)
+        (files / "recipe.toml").write_text(recipe_as_toml(recipe))
+        (files / "training.csv").write_text(_as_csv(log))
+        (files / "README.md").write_text(card_text(facts))
     return found
 
 

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from transformers import LlamaForCausalLM
 
 from floatlens.errors import Refusal
+from floatlens.folders import one_writer, write_whole
 from floatlens.models.families.twin import KINDS
 from floatlens.models.language_model import LanguageModel
 from floatlens.progress import progress_bar
@@ -28,9 +29,10 @@ from floatlens.training.recipe import Recipe
 from floatlens.training.recipe_files import recipe_as_table, recipe_of
 from floatlens.training.scores import scores
 from floatlens.training.sequences import TOKEN_ID
-from floatlens.training.state import Entry, Standing, read_standing, restore_state, save_checkpoint, save_state, write_whole
+from floatlens.training.state import Entry, Standing, read_standing, restore_state, save_checkpoint, save_state
 from floatlens.training.updates import make_optimizer, make_twin, run_update
 
+WRITTEN_BY = "floatlens train"
 FIRST_CHECKPOINT = 16
 STATE, RECIPE, LOG = "state.safetensors", "recipe.json", "log.jsonl"
 
@@ -78,32 +80,9 @@ def train_twin(
     ...     run.standing.done, updates_done(folder)
     (2, 2)
     """
-    place = Path(folder)
     model = make_twin(kind, recipe)
-    _claim(place, kind, recipe)
-    world, optimizer = make_world(), make_optimizer(model, recipe)
-    standing = restore_state(place / STATE, model, optimizer)
-    losses: list[float] = []
-    began = time.process_time() - standing.cpu_seconds
-    with progress_bar(recipe.updates, f"Training twin-{kind}", show=progress) as advance:
-        advance(standing.done)
-        for update in range(standing.done + 1, recipe.updates + 1):
-            losses.append(run_update(model, optimizer, kind, recipe, world, update))
-            if update >= FIRST_CHECKPOINT and update & (update - 1) == 0:
-                save_checkpoint(model, place / checkpoint_name(update))
-            if update % recipe.check_every == 0 or update == recipe.updates:
-                stage, seconds = recipe.stage_of(update), time.process_time() - began
-                entry: Entry = {"update": update, "stage": stage.name, "loss": round(sum(losses) / len(losses), 4)}
-                entry |= {"cpu_seconds": round(seconds)}
-                entry |= {name: round(share, 3) for name, share in scores(model, kind, world, stage.checks).items()}
-                threads = tuple(sorted({*standing.threads, torch.get_num_threads()}))
-                standing = Standing(update, seconds, threads, (*standing.log, entry))
-                save_state(place / STATE, model, optimizer, standing)
-                losses = []
-                write_whole(place / LOG, "".join(json.dumps(one) + "\n" for one in standing.log).encode())
-                report(entry)
-            advance(1)
-    return FinishedRun(model, standing)
+    with one_writer(folder, WRITTEN_BY) as place:
+        return _train(model, kind, place, recipe, report, progress)
 
 
 def updates_done(folder: str | PathLike[str]) -> int:
@@ -168,13 +147,39 @@ def as_language_model(kind: str, model: LlamaForCausalLM) -> LanguageModel:
     )
 
 
+def _train(model: LlamaForCausalLM, kind: str, place: Path, recipe: Recipe, report: Callable[[Entry], None], progress: bool) -> FinishedRun:
+    _claim(place, kind, recipe)
+    world, optimizer = make_world(), make_optimizer(model, recipe)
+    standing = restore_state(place / STATE, model, optimizer)
+    losses: list[float] = []
+    began = time.process_time() - standing.cpu_seconds
+    with progress_bar(recipe.updates, f"Training twin-{kind}", show=progress) as advance:
+        advance(standing.done)
+        for update in range(standing.done + 1, recipe.updates + 1):
+            losses.append(run_update(model, optimizer, kind, recipe, world, update))
+            if update >= FIRST_CHECKPOINT and update & (update - 1) == 0:
+                save_checkpoint(model, place / checkpoint_name(update))
+            if update % recipe.check_every == 0 or update == recipe.updates:
+                stage, seconds = recipe.stage_of(update), time.process_time() - began
+                entry: Entry = {"update": update, "stage": stage.name, "loss": round(sum(losses) / len(losses), 4)}
+                entry |= {"cpu_seconds": round(seconds)}
+                entry |= {name: round(share, 3) for name, share in scores(model, kind, world, stage.checks).items()}
+                threads = tuple(sorted({*standing.threads, torch.get_num_threads()}))
+                standing = Standing(update, seconds, threads, (*standing.log, entry))
+                save_state(place / STATE, model, optimizer, standing)
+                losses = []
+                write_whole(place / LOG, "".join(json.dumps(one) + "\n" for one in standing.log).encode())
+                report(entry)
+            advance(1)
+    return FinishedRun(model, standing)
+
+
 def _claim(folder: Path, kind: str, recipe: Recipe) -> None:
     """Say whose folder it is, or find that it is another's."""
     written, own = folder / RECIPE, {"kind": kind, **recipe_as_table(recipe)}
     if not written.exists():
         if (folder / STATE).exists():
             raise Refusal(f"{folder} holds a state but does not say of which recipe ({RECIPE} is missing). Choose another folder.")
-        folder.mkdir(parents=True, exist_ok=True)
         write_whole(written, json.dumps(own).encode())
     try:
         same = json.loads(written.read_text()) == own

@@ -1,12 +1,12 @@
 """Weights on disk: the state a run continues from, and the checkpoints it leaves behind. Safetensors only.
 
-Decided here: a state is one file, the weights and AdamW's moments as tensors and everything else (how far, the log) as JSON in the file's header. It is written
-under a temporary name and renamed, so that a run killed at any time leaves a whole one. Checkpoints are float16, without the output matrix, which is the embedding.
-Refused: a file that is not a whole state, or one of a model of another shape.
+Decided here: a state is one file, the weights and AdamW's moments as tensors and everything else (how far, the log) as JSON in the file's header, with the SHA-256 of both. A run killed at any
+time leaves a whole one (`floatlens.folders.write_whole`). Checkpoints are float16, without the output matrix, which is the embedding.
+Refused: a file that is not a whole state, or was changed since it was written, or is one of a model of another shape.
 """
 
+import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from floatlens.errors import Refusal
+from floatlens.folders import write_whole
 
 Entry = dict[str, Any]  # update, stage, loss (mean since the entry before), cpu_seconds, and scores by name
 _MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
@@ -31,22 +32,6 @@ class Standing:
     cpu_seconds: float = 0.0
     threads: tuple[int, ...] = ()
     log: tuple[Entry, ...] = ()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name and rename it: it is there whole, or not at all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder, "greeting.txt"), b"hello")
-    ...     [(file.name, file.read_bytes()) for file in Path(folder).iterdir()]
-    [('greeting.txt', b'hello')]
-    """
-    temporary = path.with_name(f".{path.name}.unfinished")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
 
 
 def half_weights(model: LlamaForCausalLM) -> dict[str, Tensor]:
@@ -66,7 +51,8 @@ def save_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW
         tensors[f"weights.{name}"] = weights.detach()
         for moment, called in _MOMENTS.items():
             tensors[f"{moment}.{name}"] = optimizer.state[weights][called]
-    write_whole(path, save(tensors, metadata={"standing": json.dumps(asdict(standing))}))
+    said = json.dumps(asdict(standing))
+    write_whole(path, save(tensors, metadata={"standing": said, "sha256": _digest(tensors, said)}))
 
 
 def read_standing(path: Path) -> Standing:
@@ -93,6 +79,10 @@ def restore_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.Ad
     if not standing.done:
         return standing
     tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        written = file.metadata()
+    if "sha256" in written and written["sha256"] != _digest(tensors, written["standing"]):  # earlier versions wrote none
+        raise Refusal(f"{path} was changed since it was written, so going on from it would give other weights. Remove it to begin again.")
     names = dict(model.named_parameters())
     expected = {f"{part}.{name}": weights.shape for name, weights in names.items() for part in ("weights", *_MOMENTS)}
     if {name: tensor.shape for name, tensor in tensors.items()} != expected:
@@ -102,3 +92,11 @@ def restore_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.Ad
         moments = {called: tensors[f"{moment}.{name}"] for moment, called in _MOMENTS.items()}
         optimizer.state[weights] = {"step": torch.tensor(float(standing.done)), **moments}
     return standing
+
+
+def _digest(tensors: dict[str, Tensor], standing: str) -> str:
+    digest = hashlib.sha256(standing.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
+        digest.update(tensors[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()

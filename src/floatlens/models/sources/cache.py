@@ -1,20 +1,20 @@
 """The folder where converted models are kept, and the one way to put something there.
 
-A conversion happens in a temporary folder beside its destination and is renamed when it is done, so a folder that has its final name is
-complete. Two processes that convert the same thing at once both end well: the first to finish gives the folder its name, the other throws
-its own copy away. A conversion that fails, or is interrupted, leaves nothing behind. Refused: a name that would leave the cache, and a cache
+A folder that has its final name is complete (`floatlens.folders`). Of two processes that want the same thing at once, one converts and the
+other waits for it. A conversion that fails, or is interrupted, leaves nothing behind. Refused: a name that would leave the cache, and a cache
 that cannot be written.
 """
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
 
 from floatlens.errors import Refusal
+from floatlens.folders import folder_once
+
+WRITTEN_BY = "floatlens (converting a model)"
 
 
 def cache_folder() -> Path:
@@ -53,7 +53,7 @@ def converted(name: str, key: str, convert: Callable[[Path], None]) -> Path:
     >>> folder = converted("greeting", "1", lambda folder: (folder / "hello.txt").write_text("hello") and None)
     >>> converted("greeting", "1", lambda folder: None).joinpath("hello.txt").read_text()
     'hello'
-    >>> shutil.rmtree(os.environ.pop("FLOATLENS_CACHE"))
+    >>> del os.environ["FLOATLENS_CACHE"]
     """
     entry = f"{name}-{key}"
     if not name or not key or Path(entry).name != entry or "\\" in entry or entry.startswith("."):
@@ -64,21 +64,8 @@ def converted(name: str, key: str, convert: Callable[[Path], None]) -> Path:
         return finished
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{entry}.", dir=cache))
     except OSError as error:
         raise Refusal(f"The cache folder {cache} cannot be written ({error.strerror}); set FLOATLENS_CACHE to one that can.") from error
-    try:
-        convert(unfinished)
-        _give_its_name(unfinished, finished)
-    finally:  # also when interrupted; after the renaming there is nothing left to remove
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return finished
-
-
-def _give_its_name(unfinished: Path, finished: Path) -> None:
-    """Rename, unless another process was quicker: then its folder, which is as complete as ours, stays."""
-    try:
-        unfinished.rename(finished)
-    except OSError:
-        if not finished.is_dir():
-            raise
+    if not os.access(cache, os.W_OK | os.X_OK):
+        raise Refusal(f"The cache folder {cache} cannot be written; set FLOATLENS_CACHE to one that can.")
+    return folder_once(finished, WRITTEN_BY, convert)

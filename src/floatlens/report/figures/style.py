@@ -9,6 +9,7 @@ Texts of tokens and models are drawn as they are: a dollar sign begins no formul
 Refuses: formats other than PDF, SVG and PNG.
 """
 
+import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -29,6 +30,7 @@ from matplotlib.textpath import TextToPath
 from matplotlib.ticker import MaxNLocator
 
 from floatlens.errors import Refusal
+from floatlens.folders import write_whole
 
 COLUMN_WIDTH, PAGE_WIDTH = 3.3, 6.9  # inches
 FONT, SMALL = "DejaVu Sans", 6.0  # the font that comes with matplotlib; points
@@ -252,7 +254,7 @@ def _characters() -> frozenset[int]:
 
 
 def save_figure(figure: Figure, path: Path, formats: Iterable[str] = ("pdf", "svg", "png")) -> list[Path]:
-    """Write a figure as `path` with the ending of each format; what stands there is replaced. The same figure gives the same bytes.
+    """Write a figure as `path` with the ending of each format, each file whole or not at all; what stands there is replaced. The same figure gives the same bytes.
 
     Examples
     --------
@@ -266,7 +268,9 @@ def save_figure(figure: Figure, path: Path, formats: Iterable[str] = ("pdf", "sv
     files = [path.with_name(f"{path.name}.{one}") for one in wanted]
     with matplotlib.style.context(["default", _SETTINGS]):
         for one, file in zip(wanted, files, strict=True):
-            figure.savefig(file, format=one, **FORMATS[one])
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=one, **FORMATS[one])
+            write_whole(file, drawn.getvalue(), sync=False)
     return files
 
 

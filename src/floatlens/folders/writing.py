@@ -1,0 +1,352 @@
+"""Write beside, rename when whole: the one way by which floatlens puts a folder or a file where the user wants it.
+
+A folder is filled as `.NAME.unfinished/new`, gets its manifest and takes its name in one step. What it replaces is moved aside first and removed afterwards, file by file as its manifest
+lists them, so that whatever else is in it stays. A run that is killed leaves the hidden folder behind; the next one into the same place says so and clears it up, or goes on from
+what is kept in it.
+Decided here: nothing is removed before what takes its place is on the disk itself (fsync), and so is every file that a run goes on from. A folder that replaces nothing is not
+forced to the disk: its manifest tells whether it arrived. If the place was taken while a run went on, the result gets a name beside it.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from floatlens.errors import Refusal
+from floatlens.folders.manifest import MANIFEST, add_to_manifest, entries, not_ours, read_manifest, write_manifest
+from floatlens.folders.owners import KEPT, NEW, OLD, claim, refuse_busy
+from floatlens.folders.places import disk_failures, hidden_sibling, place_for, place_to_add_to, refuse_foreign
+
+
+def refuse_place(path: str | os.PathLike[str], *, replacing: str | None = None) -> None:
+    """Refuse a place where a folder cannot be written, before anything heavy runs: see `floatlens.folders.places`.
+
+    Examples
+    --------
+    >>> refuse_place("a-folder-that-is-not-there")
+    """
+    refuse_busy(place_for(path, replacing=replacing))
+
+
+def refuse_folder_to_fill(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder that cannot be filled in place, which may be there already.
+
+    Examples
+    --------
+    >>> refuse_folder_to_fill("a-folder-that-is-not-there")
+    """
+    place_to_add_to(path, [])
+
+
+class UnfinishedFolder:
+    """A folder being written: fill `folder`, then `publish`. `kept` outlives a run that is stopped, if it `keeps`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "out"
+    >>> unfinished = UnfinishedFolder(place, "floatlens trace")
+    >>> _ = (unfinished.folder / "greeting.txt").write_text("hello")
+    >>> place.exists()
+    False
+    >>> unfinished.publish()
+    >>> sorted(file.name for file in place.iterdir()), [file.name for file in place.parent.iterdir()]
+    (['greeting.txt', 'manifest.json'], ['out'])
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        written_by: str,
+        *,
+        replacing: str | None = None,
+        keeps: bool = False,
+        mending: bool = False,
+        wait: bool = False,
+    ) -> None:
+        self.place = place_for(path, replacing=replacing, mending=mending)
+        self._written_by, self._replacing, self._keeps, self._mending = written_by, replacing, keeps, mending
+        self._claim = claim(self.place, written_by, wait=wait)
+        self._open = True
+        hidden = self._claim.hidden
+        self.folder, self._old, self.kept = hidden / NEW, hidden / OLD, hidden / KEPT
+        try:
+            self._clear_up()
+            refuse_foreign(self.place, replacing, mending=mending)  # it may have been written since it was looked at
+            with disk_failures(self.place, kept=keeps):
+                self.folder.mkdir()
+                if keeps:
+                    self.kept.mkdir(exist_ok=True)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def publish(self) -> None:
+        """Give the folder its manifest and its name, and remove what it replaces and what was kept for it."""
+        write_manifest(self.folder, self._written_by)
+        try:
+            replaces = os.path.lexists(self.place) and any(self.place.iterdir())
+            if replaces or self._keeps:
+                _sync_all(self.folder)
+            if replaces:
+                refuse_foreign(self.place, self._replacing, mending=self._mending)
+                self.place.rename(self._old)
+            self.folder.rename(self.place)
+        except (Refusal, OSError) as error:
+            self._put_back()
+            other = _free_name(self.place)
+            self.folder.rename(other)
+            shutil.rmtree(self.kept, ignore_errors=True)
+            raise Refusal(f"The result is whole, but it is in {other}, because {self.place} could not be written: {error}") from None
+        _sync(self.place.parent)
+        shutil.rmtree(self.kept, ignore_errors=True)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Leave nothing half-written behind, but what is kept for the next run. Does nothing after `publish`."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            self._put_back()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            for left in _remove_ours(self._old, mending=self._mending):
+                say(f"{self._old / left} was not written by floatlens and is kept there.")
+            with contextlib.suppress(OSError):  # not empty: kept for the next run
+                self.kept.rmdir()
+        finally:
+            self._claim.release()
+
+    def _clear_up(self) -> None:
+        """Put in order what a run that was killed has left behind."""
+        before = self._claim.before
+        if self._put_back():
+            say(f"{before or 'A process'} was killed while it replaced {self.place}; what was there before is back.")
+        if left := _remove_ours(self._old, mending=self._mending):
+            raise Refusal(f"{self._old / left[0]} was not written by floatlens. Move it away, and run the same command again.")
+        if not self._keeps and self.kept.is_dir() and any(self.kept.iterdir()):
+            raise Refusal(
+                f"{self.kept} holds what {before or 'an earlier run'} had finished when it was stopped. "
+                "Run that command again, remove the folder, or choose another place."
+            )
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+            say(f"{before or 'A process'} was killed; what it left half-written beside {self.place} is removed.")
+
+    def _put_back(self) -> bool:
+        """Give the replaced folder its name again, where nothing has taken its place yet."""
+        if not self._old.is_dir() or os.path.lexists(self.place):
+            return False
+        self._old.rename(self.place)
+        return True
+
+
+@contextmanager
+def unfinished_folder(
+    path: str | os.PathLike[str],
+    written_by: str,
+    *,
+    replacing: str | None = None,
+    keeps: bool = False,
+    mending: bool = False,
+    wait: bool = False,
+) -> Iterator[UnfinishedFolder]:
+    """A folder to fill, which gets its name when the context ends well and vanishes when it does not.
+
+    Parameters
+    ----------
+    path
+        Where the folder goes.
+    written_by
+        The command, for the manifest.
+    replacing
+        The command whose earlier folder may be replaced; none by default.
+    keeps
+        Whether what is in `kept` outlives a run that fails or is killed.
+    mending
+        Whether an earlier folder is also replaced if files were changed in it.
+    wait
+        Wait while another process writes to this place, instead of refusing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "out"
+    >>> with unfinished_folder(place, "floatlens demo") as unfinished:
+    ...     write_whole(unfinished.folder / "greeting.txt", b"hello")
+    >>> (place / "greeting.txt").read_text()
+    'hello'
+    """
+    unfinished = UnfinishedFolder(path, written_by, replacing=replacing, keeps=keeps, mending=mending, wait=wait)
+    try:
+        with disk_failures(unfinished.place, kept=keeps):
+            yield unfinished
+            unfinished.publish()
+    finally:
+        unfinished.abandon()
+
+
+def folder_once(place: Path, written_by: str, fill: Callable[[Path], object]) -> Path:
+    """A folder that is filled at first use; a process that wants it meanwhile waits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "greeting"
+    >>> for text in ("hello", "good bye"):
+    ...     _ = folder_once(place, "floatlens", lambda folder: (folder / "greeting.txt").write_text(text))
+    >>> (place / "greeting.txt").read_text()
+    'hello'
+    """
+    try:
+        if not place.is_dir():
+            with unfinished_folder(place, written_by, wait=True) as unfinished:
+                fill(unfinished.folder)
+    except Refusal:
+        if not place.is_dir():  # else the process for which we waited has filled it
+            raise
+    return place
+
+
+@contextmanager
+def one_writer(path: str | os.PathLike[str], written_by: str) -> Iterator[Path]:
+    """Keep other processes from writing to a folder that is filled in place, file by file, each of them whole (`write_whole`).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with one_writer(Path(tempfile.mkdtemp()) / "run", "floatlens train") as place:
+    ...     place.is_dir()
+    True
+    """
+    place = Path(path).expanduser().absolute()
+    with disk_failures(place):
+        place.mkdir(parents=True, exist_ok=True)
+    owned = claim(place, written_by)
+    try:
+        with disk_failures(place, kept=True):
+            yield place
+    finally:
+        owned.release()
+
+
+@contextmanager
+def files_added_to(path: str | os.PathLike[str], written_by: str, names: list[str]) -> Iterator[Path]:
+    """A folder to fill with some of the named files, which are then moved to `path`, beside what is there; refused if that would overwrite a file of the user's.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "figures"
+    >>> with files_added_to(place, "floatlens figures", ["drift.pdf", "flow.pdf"]) as folder:
+    ...     write_whole(folder / "drift.pdf", b"...")
+    >>> sorted(file.name for file in place.iterdir())
+    ['drift.pdf', 'manifest.json']
+    """
+    place = place_to_add_to(path, names)
+    _refuse_other_command(place, written_by)
+    owned = claim(place, written_by)
+    folder = owned.hidden / NEW
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        with disk_failures(place):
+            folder.mkdir()
+            yield folder
+            added = list(entries(folder))
+            place_to_add_to(place, added)  # somebody may have put a file there since
+            if added:
+                place.mkdir(exist_ok=True)
+            for name in added:
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(folder / name, place / name)
+                write_whole(place / MANIFEST, add_to_manifest(place, written_by, name))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        owned.release()
+
+
+def write_whole(file: Path, content: bytes, *, sync: bool = True) -> None:
+    """Write a file under a hidden name and rename it: it is there whole, or not at all. `sync`: it also survives a power cut.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> write_whole(folder / "greeting.txt", b"hello")
+    >>> [(file.name, file.read_bytes()) for file in folder.iterdir()]
+    [('greeting.txt', b'hello')]
+    """
+    hidden = hidden_sibling(file)
+    try:
+        hidden.write_bytes(content)
+        if sync:
+            _sync(hidden)
+        os.replace(hidden, file)
+    except BaseException as error:
+        hidden.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # only opening a file says which
+            error.filename = os.fspath(file)
+        raise
+    if sync:
+        _sync(file.parent)
+
+
+def _remove_ours(folder: Path, *, mending: bool) -> list[str]:
+    """Remove what floatlens wrote below a folder, as its manifest lists it, and the folder once it is empty; what is left, by path."""
+    if not folder.is_dir():
+        return []
+    left = not_ours(folder, mending=mending)
+    for name in entries(folder):
+        if name not in left:
+            (folder / name).unlink()
+    if not left:
+        (folder / MANIFEST).unlink(missing_ok=True)
+    for parent, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):  # not empty
+            os.rmdir(parent)
+    return left
+
+
+def _refuse_other_command(place: Path, written_by: str) -> None:
+    manifest = read_manifest(place)
+    if manifest is not None and manifest.written_by != written_by:
+        raise Refusal(f"{place} was written by `{manifest.written_by}`, and `{written_by}` adds nothing to it. Choose another folder.")
+
+
+def _free_name(place: Path) -> Path:
+    number = 2
+    while os.path.lexists(free := place.with_name(f"{place.name}-{number}")):
+        number += 1
+    return free
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the list of a folder's files, is on the disk, where the file system can tell."""
+    try:
+        opened = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder that may be written but not listed
+        return
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+    finally:
+        os.close(opened)
+
+
+def _sync_all(folder: Path) -> None:
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            _sync(Path(parent, name))
+        _sync(Path(parent))
+
+
+def say(sentence: str) -> None:
+    """A sentence on stderr, on one line."""
+    Console(stderr=True, emoji=False).print(sentence, markup=False, highlight=False, soft_wrap=True)
