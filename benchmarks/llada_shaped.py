@@ -5,6 +5,7 @@
 
 import numpy as np
 
+from floatlens.trace.schema import PRESETS
 from floatlens.trace.store import SampleInMemory
 from floatlens.trace.trace import SampleArrays, Trace
 
@@ -79,6 +80,7 @@ def _received(draw: np.random.Generator, rows: np.ndarray, rows_even: np.ndarray
         counts[f"visible{ending}"] = (("step", "group", "key"), seen)
         counts[f"null{ending}"] = (("step", "group", "key"), np.where(seen > 0, np.float32(1 / KEYS), np.float32(np.nan)))
         counts[f"rows{ending}"] = (("step", "group"), number.astype(np.float32))
+    counts["rows_without_keys"] = (("step", "group"), np.zeros((STEPS, len(GROUPS)), np.float32))
     axes = ("step", "layer", "head", "group", "key")
     return {"mass": (axes, mass), "mass_even": (axes, mass * share * noise), **counts}
 
@@ -89,10 +91,23 @@ def _said() -> dict[str, object]:
         "schema_version": 1,
         "samples": 1,
         "model": "synthetic",
+        "revision": None,
         "family": "llada",
+        "row_offset": 0,
+        "mask_token_id": len(WORDS) + 1,
+        "sampler": {"name": "llada", "gen_length": KEYS - PROMPT, "steps": STEPS},
+        "seed": 0,
+        "dtype": "float32",
+        "device": "cpu",
+        "threads": 1,
+        "versions": {},
+        "edits": [],
+        "layers": LAYERS,
+        "heads": HEADS,
         "layer_numbers": list(range(LAYERS)),
         "modules": [f"layer {number}" for number in range(LAYERS)],
         "groups": list(GROUPS),
         "regions": ["prompt", "answer"],
         "chosen": [],
+        "detail": dict(PRESETS["default"]),
     }

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from floatlens.models.prompts import Prompt
     from floatlens.models.writing import Generation
     from floatlens.trace.trace import Trace, open_trace
+    from floatlens.trace.verification import verify
 
 _HOMES = {
     "AttentionCall": "capture.call",
@@ -92,6 +93,7 @@ _HOMES = {
     "shared_rectangle": "measures",
     "tap": "capture.tapping",
     "threshold_sweep": "measures",
+    "verify": "trace.verification",
 }
 
 __all__ = [
@@ -138,6 +140,7 @@ __all__ = [
     "shared_rectangle",
     "tap",
     "threshold_sweep",
+    "verify",
 ]
 
 

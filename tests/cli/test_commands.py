@@ -93,18 +93,6 @@ def test_the_doctor_says_what_a_model_is_and_what_a_trace_takes(floatlens: Calla
         assert words in said
 
 
-def test_the_estimate_is_what_a_trace_takes_before_compression(floatlens: Callable[..., Ran], tmp_path: Path) -> None:
-    from floatlens.trace.estimate import estimate
-    from floatlens.trace.schema import make_detail
-
-    lm = fl.load(STORIES)
-    for preset in ("default", "light", "full"):
-        trace = lm.trace("Once upon a time", gen_length=20, detail=preset, progress=False)
-        size = estimate(lm, [lm.encode("Once upon a time")], 20, 20, make_detail(preset, None, 8, (), autoregressive=True), 3, 1)
-        stored = sum(variable.nbytes for variable in trace.dataset.data_vars.values())
-        assert 0.8 < size.disk / stored < 1.2, preset
-
-
 def test_models_lists_every_family(floatlens: Callable[..., Ran]) -> None:
     code, said, _ = floatlens("models")
     assert code == 0

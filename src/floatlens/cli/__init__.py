@@ -14,6 +14,7 @@ from floatlens.cli.models import models
 from floatlens.cli.show import show
 from floatlens.cli.trace import trace
 from floatlens.cli.train import train
+from floatlens.cli.verify import verify
 from floatlens.errors import BrokenPromise, Refusal
 
 INTERRUPTED = 130  # what typer exits with at Ctrl-C
@@ -21,7 +22,7 @@ INTERRUPTED = 130  # what typer exits with at Ctrl-C
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help="See where a language model looks while it writes."
 )
-for command in (demo, models, doctor, trace, show, measure, figures, train):
+for command in (demo, models, doctor, trace, show, measure, figures, verify, train):
     app.command()(command)
 app.command("eval")(evaluate)
 

@@ -56,6 +56,7 @@ def trace(
     from floatlens.models.loading import load
     from floatlens.models.prompts import Prompt
     from floatlens.trace.estimate import estimate, seconds, size_in_words
+    from floatlens.trace.run import region_names
     from floatlens.trace.schema import make_detail
 
     console = Console(emoji=False)
@@ -98,7 +99,8 @@ def trace(
     taken = steps or gen_length
     if lm.sampler is not None or sampler is not None:
         taken = lm.steps_at_most(encoded, lm.options(encoded, gen_length, steps, sampler, options))
-    size = estimate(lm, encoded, gen_length, taken, final_detail, 4, batch_size)
+    own = lm.sampler is None and sampler is None
+    size = estimate(lm, encoded, gen_length, taken, final_detail, region_names(encoded), batch_size, intervention, own)
     console.print(size.sentence(seconds(lm, size) if lm.sampler is not None else None), highlight=False, soft_wrap=True)
     trace_ = lm.trace(
         prompts,

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from floatlens._version import __version__
 from floatlens.errors import Refusal
@@ -73,9 +74,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         if not stat.S_ISREG(file.lstat().st_mode):
             raise ValueError("a link, a folder or a device")
-        said = json.loads(file.read_text(encoding="utf-8"))
-        files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in said["files"].items()}
-        return Manifest(_text(said["floatlens"]), _text(said["written_by"]), files)
+        return parse_manifest(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -84,6 +83,23 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise Refusal(
             f"{file} is damaged, so it cannot be told which files of this folder floatlens wrote. Use another folder, or remove this one."
         ) from None
+
+
+def parse_manifest(text: str) -> Manifest:
+    """What a manifest says; any exception of a parser for what is not one."""
+    said = json.loads(text)
+    files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in said["files"].items()}
+    return Manifest(_text(said["floatlens"]), _text(said["written_by"]), files)
+
+
+def is_sealed(text: str) -> bool:
+    """Whether a manifest is, letter for letter, what was written: it ends with the SHA-256 of the rest."""
+    try:
+        said = json.loads(text)
+        del said["seal"]
+        return text == _sealed(said)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
 
 
 def damage(folder: Path) -> list[str]:
@@ -155,7 +171,12 @@ def _record(file: Path) -> FileRecord:
 
 def _as_json(written_by: str, files: Mapping[str, FileRecord]) -> bytes:
     said = {"floatlens": __version__, "written_by": written_by, "files": {name: asdict(files[name]) for name in sorted(files)}}
-    return (json.dumps(said, indent=1) + "\n").encode()
+    return _sealed(said).encode()
+
+
+def _sealed(said: dict[str, Any]) -> str:
+    seal = hashlib.sha256(json.dumps(said, indent=1).encode()).hexdigest()
+    return json.dumps({**said, "seal": seal}, indent=1) + "\n"
 
 
 def _digest(file: Path) -> str:

@@ -1,40 +1,122 @@
-"""What a trace will take, before it is begun: numbers from shapes alone, and time from one pass of the model."""
+"""What a trace will take, before it is begun: bytes from shapes and texts, and time from one pass of the model.
 
+The size on disk is an upper bound of all that is written: the arrays uncompressed, their checksums and indices, every `zarr.json` (twice: the root repeats them), the
+texts, and the manifest. It is no bound for models that run their own `generate`, which decides how many steps there are and how wide the canvas is.
+"""
+
+import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil, prod
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
 
 from floatlens.decoding.canvas import Pass
 from floatlens.errors import Refusal
 from floatlens.models.language_model import LanguageModel
-from floatlens.trace.schema import STEPS_PER_SHARD, Detail
+from floatlens.models.tokenizing import token_text
+from floatlens.trace.recording import layers_differ
+from floatlens.trace.schema import STEPS_PER_SHARD, UNDER_INTERVENTIONS, Detail, promised_arrays
+from floatlens.trace.store import LARGE_STEP
+
+# what is written besides numbers, in bytes; each is somewhat more than the longest that occurs
+_CHUNK = 16 + 4 + 16  # header of Blosc, checksum, entry of the shard's index
+_SHARD = 4 + 2 * 90 + 210  # checksum of the index, its line among the checksums (and in the root's copy), its entry in the manifest
+_CHUNK_CHECKSUM = 2 * 24
+_ARRAY = 2 * 1300 + 700 + 2 * 30 + 210  # its zarr.json, the copy in the root with its indentation, its entry in the manifest
+_AXIS = 2 * 110
+_SAMPLE = 2 * 700 + 210
+_TRACE = 2 * 1500 + 4500
+_LAYER = 160  # its number and the path of its module
+_TEXT_OF_TOKEN = 2 * 200  # where the tokenizer is not known yet
+_PADDING_SHRINKS = 50  # a last shard is filled up with a constant, which compresses at least so much
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes of a trace: uncompressed on disk, and in memory while it is recorded (the model itself not counted)."""
+    """Bytes of a trace: at most on disk, of its arrays uncompressed, and in memory while it is recorded (the model itself not counted)."""
 
     samples: int
     steps: int
     length: int
     disk: int
+    arrays: int
     memory: int
     memory_if_streamed: int
+    is_bound: bool = True
+
+    @property
+    def on_disk(self) -> str:
+        """The size on disk, for people."""
+        return f"{'at most' if self.is_bound else 'about'} {size_in_words(self.disk)}"
 
     def sentence(self, seconds: float | None = None) -> str:
         """For people."""
         took = "" if seconds is None else f", about {_duration(seconds)}"
         return (
-            f"{self.samples} sample{'s' * (self.samples != 1)} of {self.length} tokens, {self.steps} steps: at most {size_in_words(self.disk)} on disk, "
+            f"{self.samples} sample{'s' * (self.samples != 1)} of {self.length} tokens, {self.steps} steps: {self.on_disk} on disk, "
             f"{size_in_words(self.memory_if_streamed)} of memory{took}."
         )
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """What the sizes of all arrays of a sample follow from."""
+
+    config: Any
+    detail: Detail
+    steps: int
+    regions: int
+    count_axes: tuple[str, ...]
+    edited: bool
+
+    def arrays(self, length: int, detail: Detail | None = None) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], int]]:
+        """The axes, the shape and the bytes of an entry of every array of a sample."""
+        detail = detail or self.detail
+        sizes = {
+            "step": self.steps,
+            "layer": self.config.num_hidden_layers,
+            "head": self.config.num_attention_heads,
+            "group": len(detail.groups),
+            "chosen": len(detail.patterns),
+            **dict.fromkeys(("region", "query_region", "key_region"), self.regions),
+            **dict.fromkeys(("position", "query", "key"), length),
+            "rank": detail.top_keys,
+        }
+        promised = promised_arrays(detail.kept, bool(detail.patterns), self.count_axes)
+        for axes, dtype in (promised | (UNDER_INTERVENTIONS if self.edited else {})).values():
+            yield axes, tuple(sizes[axis] for axis in axes), np.dtype(dtype).itemsize
+
+    def bytes_in_memory(self, length: int, detail: Detail | None = None) -> int:
+        return sum(prod(shape) * itemsize for _, shape, itemsize in self.arrays(length, detail))
+
+    def bytes_on_disk(self, length: int) -> int:
+        """Of a sample, without its texts."""
+        return _SAMPLE + sum(_bytes_on_disk(axes, shape, itemsize) for axes, shape, itemsize in self.arrays(length))
+
+
+def _bytes_on_disk(axes: tuple[str, ...], shape: tuple[int, ...], itemsize: int) -> int:
+    """At most, of an array: what `trace/store.py` makes of it."""
+    numbers = prod(shape) * itemsize
+    shards = chunks = 1
+    if axes[0] == "step":
+        shards = ceil(shape[0] / STEPS_PER_SHARD)
+        if "layer" not in axes and numbers > LARGE_STEP * shape[0]:
+            chunks = min(shape[0], STEPS_PER_SHARD)
+        else:
+            filled = shards * min(shape[0], STEPS_PER_SHARD) / shape[0]
+            numbers += ceil(numbers * (filled - 1) / _PADDING_SHRINKS)
+    if "layer" in axes:
+        chunks = shape[axes.index("layer")]
+    around = shards * (_SHARD + chunks * (_CHUNK + _CHUNK_CHECKSUM))
+    return numbers + around + _ARRAY + len(axes) * _AXIS
 
 
 def trace_estimate(
@@ -42,12 +124,16 @@ def trace_estimate(
     lengths: Sequence[int],
     steps: int,
     detail: Detail,
-    regions: int = 3,
+    regions: Sequence[str] = ("bos", "prompt", "answer"),
     batch_size: int = 1,
     itemsize: int = 4,
     autoregressive: bool = False,
+    texts: int | None = None,
+    count_axes: tuple[str, ...] = (),
+    edited: bool = False,
+    is_bound: bool = True,
 ) -> Estimate:
-    """From a model's config alone.
+    """From a model's config alone. `texts` are the bytes of prompts, completions and vocabularies, if known.
 
     Examples
     --------
@@ -56,8 +142,12 @@ def trace_estimate(
     >>> round(trace_estimate(llada, [512], 32, Detail()).disk / 1e6)
     465
     """
-    of_samples = [_bytes(config, length, steps, detail, regions) for length in lengths]
+    shapes = _Shapes(config, detail, steps, len(regions), count_axes, edited)
+    of_samples = [shapes.bytes_in_memory(length) for length in lengths]
     longest = max(lengths)
+    texts = sum(lengths) * _TEXT_OF_TOKEN if texts is None else texts
+    names = sum(len(json.dumps(name)) + 30 for name in (*regions, *detail.groups)) + 60 * len(detail.patterns)
+    disk = _TRACE + 2 * names + _LAYER * config.num_hidden_layers + texts + sum(map(shapes.bytes_on_disk, lengths))
     if autoregressive:  # one pass holds all steps of a sample, heads not yet averaged
         every_head = Detail(
             {name: "head" if value == "layer" else value for name, value in detail.kept.items()},
@@ -65,21 +155,69 @@ def trace_estimate(
             detail.top_keys,
             detail.patterns,
         )
-        at_once = 3 * _bytes(config, longest, steps, every_head, regions)
-        return Estimate(len(lengths), steps, longest, sum(of_samples), sum(of_samples) + at_once, max(of_samples) * batch_size + at_once)
-    held = 2 * config.num_hidden_layers * config.hidden_size * longest * itemsize * batch_size
-    shard = min(1.0, STEPS_PER_SHARD / steps)
-    streamed = int(max(of_samples) * batch_size * shard * 2)  # one copy collected, one being written
-    return Estimate(len(lengths), steps, longest, sum(of_samples), sum(of_samples) + held, streamed + held)
+        at_once = 3 * shapes.bytes_in_memory(longest, every_head)
+        all_kept, streamed = sum(of_samples) + at_once, max(of_samples) * batch_size + at_once
+    else:
+        held = 2 * config.num_hidden_layers * config.hidden_size * longest * itemsize * batch_size
+        shard = min(1.0, STEPS_PER_SHARD / steps)
+        all_kept = sum(of_samples) + held
+        streamed = int(max(of_samples) * batch_size * shard * 2) + held  # one copy collected, one being written
+    return Estimate(len(lengths), steps, longest, disk, sum(of_samples), all_kept, streamed, is_bound)
 
 
 def estimate(
-    lm: LanguageModel, encoded: Sequence[Any], gen_length: int, steps: int, detail: Detail, regions: int, batch_size: int
+    lm: LanguageModel,
+    encoded: Sequence[Any],
+    gen_length: int,
+    steps: int,
+    detail: Detail,
+    regions: Sequence[str],
+    batch_size: int,
+    edits: Sequence[str] = (),
+    own: bool = False,
 ) -> Estimate:
-    """For prompts that are about to be traced."""
-    autoregressive = lm.sampler == "autoregressive"
+    """For prompts that are about to be traced. `edits` describes interventions and edits; `own` is a model that runs its own `generate`."""
     lengths = [len(prompt.tokens) + gen_length + len(lm.suffix) for prompt in encoded]
-    return trace_estimate(lm.config, lengths, max(steps, 1), detail, regions, batch_size, lm.dtype.itemsize, autoregressive)
+    return trace_estimate(
+        lm.config,
+        lengths,
+        max(steps, 1),
+        detail,
+        regions,
+        batch_size,
+        lm.dtype.itemsize,
+        lm.sampler == "autoregressive",
+        texts=_bytes_of_texts(lm, encoded, gen_length) + 2 * sum(len(json.dumps(edit)) + 30 for edit in edits),
+        count_axes=("layer", "head") if edits else ("layer",) if layers_differ(lm) else (),
+        edited=bool(edits),
+        is_bound=not own,
+    )
+
+
+def _bytes_of_texts(lm: LanguageModel, encoded: Sequence[Any], gen_length: int) -> int:
+    """At most, of prompts, completions and vocabularies as JSON; everything is written twice, in the sample and in the root."""
+    longest = _longest_token(lm)
+    known: dict[int, int] = {}
+    total = 0
+    for prompt in encoded:
+        given = {*prompt.tokens, *lm.suffix, *([] if lm.mask_token_id is None else [lm.mask_token_id])}
+        for token in given - known.keys():
+            known[token] = _as_json(token_text(lm.tokenizer, token))
+        written = gen_length + sum(token == lm.mask_token_id for token in prompt.tokens)
+        entries = sum(known[token] for token in given) + written * longest + (len(given) + written) * 32  # the id, its indentation
+        total += _as_json(prompt.text) + written * longest + entries
+    return 2 * total
+
+
+def _longest_token(lm: LanguageModel) -> int:
+    """Bytes of the longest token as JSON. Pieces of a vocabulary are never shorter than the text they stand for."""
+    if lm.tokenizer is None:
+        return _as_json(token_text(None, 10**7))
+    return max(24, *(_as_json(piece) + 2 for piece in lm.tokenizer.get_vocab()))
+
+
+def _as_json(text: str) -> int:
+    return len(json.dumps(text))
 
 
 def seconds(lm: LanguageModel, size: Estimate) -> float:
@@ -115,30 +253,6 @@ def refuse_too_large(size: Estimate, path: str | PathLike[str] | None) -> None:
             raise Refusal(
                 f"This trace may take {size_in_words(size.disk)} on disk, and {size_in_words(room)} are free. Keep less (detail='light'), or trace fewer prompts."
             )
-
-
-def _bytes(config: Any, length: int, steps: int, detail: Detail, regions: int) -> int:
-    layers, heads, groups = config.num_hidden_layers, config.num_attention_heads, len(detail.groups)
-
-    def of_heads(name: str) -> int:
-        return heads if detail.per_head(name) else 1
-
-    per_step = length * (4 + 1 + 4)
-    if detail.keeps("mass"):
-        per_step += 4 * groups * (layers * of_heads("mass") * length + 2 * length)
-    if detail.keeps("halves"):
-        per_step += 4 * groups * (layers * of_heads("halves") * length + 2 * length)
-    if detail.keeps("entropy"):
-        per_step += 4 * groups * layers * of_heads("entropy")
-    if detail.keeps("geometry"):
-        per_step += 4 * 3 * groups * layers * of_heads("geometry") * length
-    if detail.keeps("norms"):
-        per_step += 4 * 3 * layers * of_heads("norms") * length
-    if detail.keeps("flow"):
-        per_step += 4 * 2 * layers * of_heads("flow") * regions * regions
-    per_step += 4 * len(detail.patterns) * length * length
-    favourites = layers * heads * length * (8 * detail.top_keys + 4) if detail.keeps("top_keys") else 0
-    return per_step * steps + favourites
 
 
 def size_in_words(count: float) -> str:

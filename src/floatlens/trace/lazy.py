@@ -3,12 +3,15 @@
 Each sample has an array of its own size, in memory or on disk. Together they are as large as the largest; what does not exist is NaN (-1 in integers).
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
+
+from floatlens.trace.integrity import refuse_more_than_memory
 
 
 class RaggedArray(BackendArray):
@@ -23,6 +26,7 @@ class RaggedArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        refuse_more_than_memory(self._count(key) * self.dtype.itemsize, "this part of the trace")
         wanted = [np.atleast_1d(np.arange(size)[part]) for part, size in zip(key, self.shape, strict=True)]
         exists = [[part < size for part, size in zip(wanted[1:], self.arrays[sample].shape, strict=True)] for sample in wanted[0]]
         if len(exists) == 1 and all(part.all() for part in exists[0]):  # nothing to pad
@@ -35,6 +39,11 @@ class RaggedArray(BackendArray):
                     result[(at, *np.ix_(*map(np.flatnonzero, there)))] = self._part(sample, inside)
         squeezed = tuple(axis for axis, part in enumerate(key) if isinstance(part, int | np.integer))
         return result.squeeze(axis=squeezed)
+
+    def _count(self, key: tuple[Any, ...]) -> int:
+        """How many numbers are asked for; at least as many as the longest axis has, which is counted through."""
+        counts = [len(range(size)[part]) if isinstance(part, slice) else np.size(part) for part, size in zip(key, self.shape, strict=True)]
+        return max(math.prod(counts), *self.shape)
 
     def _part(self, sample: int, wanted: Sequence[np.ndarray]) -> np.ndarray:
         """These indices of one sample's array."""

@@ -26,7 +26,7 @@ from floatlens.models.language_model import LanguageModel, as_list, described, r
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt
 from floatlens.models.tokenizing import special_tokens, token_text
 from floatlens.progress import progress_bar
-from floatlens.trace.estimate import estimate, refuse_too_large, size_in_words
+from floatlens.trace.estimate import estimate, refuse_too_large
 from floatlens.trace.frames import Arrays
 from floatlens.trace.one_pass import one_pass_is_exact, trace_finished
 from floatlens.trace.own_loop import record_own_loop
@@ -72,10 +72,11 @@ def record_trace(
     chosen = None if own else lm.options(encoded, gen_length, steps, sampler, options)
     regions = region_names(encoded)
     taken = lm.steps_at_most(encoded, chosen) if chosen is not None else int(own_options.get("steps") or gen_length)
-    size = estimate(lm, encoded, gen_length, taken, kept, len(regions), batch_size)
+    changes = [*(() if under is None else under.names), *map(describe, edits)]
+    size = estimate(lm, encoded, gen_length, taken, kept, regions, batch_size, changes, own)
     refuse_too_large(size, path)
     said = {
-        **_attributes(lm, seed, [*(() if under is None else under.names), *map(describe, edits)], kept, regions),
+        **_attributes(lm, seed, changes, kept, regions),
         "samples": len(encoded),
         "sampler": {"name": "own", "gen_length": gen_length, **json.loads(json.dumps(own_options, default=repr))}
         if chosen is None
@@ -85,7 +86,7 @@ def record_trace(
     seen: dict[str, Any] = {}
     try:
         total = len(encoded) if chosen is None else lm.most_steps(encoded, chosen, batch_size)
-        with progress_bar(total, f"Tracing {lm.name} (at most {size_in_words(size.disk)})", show=progress) as advance:
+        with progress_bar(total, f"Tracing {lm.name} ({size.on_disk})", show=progress) as advance:
             for first in range(0, len(encoded), 1 if chosen is None else batch_size):
                 batch = encoded[first : first + (1 if chosen is None else batch_size)]
                 samples = [_Sample(stores.new_sample(), prompt) for prompt in batch]

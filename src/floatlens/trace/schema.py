@@ -38,6 +38,57 @@ COUNTS = (
     "rows_even",
 )  # the same for all heads, and usually for all layers
 
+COUNT_AXES = (
+    (),
+    ("layer",),
+    ("layer", "head"),
+)  # what counts are kept over: nothing but groups and keys, layers that differ, every head under edits
+CANVAS: dict[str, tuple[tuple[str, ...], str]] = {
+    "canvas": (("step", "position"), "int32"),
+    "state": (("step", "position"), "int8"),
+    "confidence": (("step", "position"), "float32"),
+    "final": (("position",), "int32"),
+    "committed": (("position",), "int32"),
+    "char_start": (("position",), "int32"),
+    "char_stop": (("position",), "int32"),
+    "template": (("position",), "bool"),
+    "special": (("position",), "bool"),
+    "in_region": (("region", "position"), "bool"),
+}
+UNDER_INTERVENTIONS = {"removed": (("step", "layer", "head"), "float32"), "shortfall": (("step", "layer", "head"), "float32")}
+_LAST_AXES = {
+    **dict.fromkeys(("rows", "rows_without_keys", "rows_even", "entropy"), ("group",)),
+    **dict.fromkeys(("key_norm", "value_norm"), ("key",)),
+    **dict.fromkeys(("flow", "flow_null"), ("query_region", "key_region")),
+    "query_norm": ("query",),
+    "region_rows": ("query_region",),
+}
+
+
+def promised_arrays(kept: Mapping[str, str], patterns: bool, count_axes: tuple[str, ...] = ()) -> dict[str, tuple[tuple[str, ...], str]]:
+    """The axes and the dtype of every array that a sample must have, by name, for what was kept.
+
+    Examples
+    --------
+    >>> promised_arrays(PRESETS["light"], patterns=False)["mass"]
+    (('step', 'layer', 'group', 'key'), 'float32')
+    """
+    arrays = dict(CANVAS)
+    for kind, names in VARIABLES.items():
+        if kept[kind] == "off":
+            continue
+        over = ("layer", "head") if kept[kind] == "head" else ("layer",)
+        for name in names:
+            if kind == "top_keys":
+                rank = () if name == "top_retained" else ("rank",)
+                arrays[name] = (("layer", "head", "position", *rank), "int32" if name == "top_key" else "float32")
+            else:
+                axes = count_axes if name in COUNTS else over
+                arrays[name] = (("step", *axes, *_LAST_AXES.get(name, ("group", "key"))), "float32")
+    if patterns:
+        arrays["pattern"] = (("step", "chosen", "query", "key"), "float32")
+    return arrays
+
 
 @dataclass(frozen=True)
 class Detail:

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import zarr
-from zarr.codecs import BloscCodec
+from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.errors import ZarrUserWarning
 
-from floatlens.folders import UnfinishedFolder, disk_failures
+from floatlens.folders import MANIFEST, UnfinishedFolder, disk_failures
 from floatlens.trace.frames import Arrays
+from floatlens.trace.integrity import checksums_of
+from floatlens.trace.opening import CHECKSUMS, MARK
 from floatlens.trace.schema import STEPS_PER_SHARD
 
 WRITTEN_BY = "floatlens trace"
@@ -58,6 +60,7 @@ class SampleOnDisk:
         self._place = place  # where the trace goes, for what is said when the disk is full
         self._parts: list[Arrays] = []
         self._waiting = 0
+        self._growing: dict[str, zarr.Array] = {}  # kept open: one that is opened again no longer writes empty chunks
 
     def append(self, steps: Arrays) -> None:
         self._parts.append(steps)
@@ -78,20 +81,20 @@ class SampleOnDisk:
             for name, (dims, array) in arrays.items():
                 by_layer = tuple(1 if dim == "layer" else size for dim, size in zip(dims, array.shape, strict=True))
                 self._create(name, dims, array, by_layer, array.shape)[...] = array
-            self._group.attrs.update(attributes)
+            self._group.attrs.update({**attributes, CHECKSUMS: checksums_of(self._group)})
 
     def _write(self, steps: Arrays) -> None:
         for name, (dims, array) in steps.items():
-            if name in self._group:
-                stored = self._group[name]
-                assert isinstance(stored, zarr.Array)
+            if name in self._growing:
+                stored = self._growing[name]
                 before = stored.shape[0]
                 stored.resize((before + len(array), *stored.shape[1:]))
                 stored[before:] = array
                 continue
             cut = "layer" if "layer" in dims else "step" if array[0].nbytes > LARGE_STEP else None
             chunk = tuple(1 if dim == cut else size for dim, size in zip(dims, array.shape, strict=True))
-            self._create(name, dims, array, chunk, array.shape)[...] = array
+            self._growing[name] = self._create(name, dims, array, chunk, array.shape)
+            self._growing[name][...] = array
 
     def _create(self, name: str, dims: tuple[str, ...], array: np.ndarray, chunk: tuple[int, ...], shard: tuple[int, ...]) -> zarr.Array:
         size = [max(1, edge) for edge in chunk]
@@ -101,7 +104,8 @@ class SampleOnDisk:
             dtype=array.dtype,
             chunks=tuple(size),
             shards=tuple(max(1, edge) for edge in shard),
-            compressors=_COMPRESSION,
+            compressors=[_COMPRESSION, Crc32cCodec()],
+            config={"write_empty_chunks": True},  # so that a chunk that is not there is damage, and never means "nothing here"
             dimension_names=dims,
             fill_value=_fill(array.dtype),
         )
@@ -126,7 +130,7 @@ class TraceFolder:
 
     def finish(self, attributes: Mapping[str, Any]) -> None:
         with disk_failures(self._unfinished.place):
-            self._root.attrs["floatlens"] = dict(attributes)
+            self._root.attrs.update({"floatlens": dict(attributes), MARK: MANIFEST})
             with warnings.catch_warnings():  # readers that do not know consolidated metadata read the single files
                 warnings.simplefilter("ignore", ZarrUserWarning)
                 zarr.consolidate_metadata(self._unfinished.folder, zarr_format=3)

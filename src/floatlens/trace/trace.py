@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,14 +10,20 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-import zarr
 from xarray.core import indexing
-from zarr.errors import BaseZarrError
 
 from floatlens.errors import Refusal
+from floatlens.trace.integrity import Damage
 from floatlens.trace.lazy import RaggedArray
-from floatlens.trace.schema import SCHEMA_VERSION, STATES
+from floatlens.trace.opening import examine
+from floatlens.trace.schema import STATES
 from floatlens.trace.store import TraceFolder
+
+_said_unprotected = False  # once a process is enough
+
+
+class UnprotectedTrace(UserWarning):
+    """A trace without checksums was opened."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +127,9 @@ class Trace:
         }
 
     def _token_texts(self, samples: Sequence[SampleArrays], longest: int) -> np.ndarray:
+        ids_by_sample = [np.asarray(sample.arrays["final"][1][...]).tolist() for sample in samples]
         texts = np.full((len(samples), longest), "", dtype=object)
-        for at, sample in enumerate(samples):
-            ids = np.asarray(sample.arrays["final"][1][...]).tolist()
+        for at, (sample, ids) in enumerate(zip(samples, ids_by_sample, strict=True)):
             texts[at, : len(ids)] = [sample.attributes["vocabulary"].get(str(token), "") for token in ids]
         return texts.astype(str)
 
@@ -132,29 +139,20 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
 
     `path` is a folder, or any fsspec URL ("s3://bucket/run.zarr", "https://...", "memory://...").
     """
-    text = os.path.expanduser(os.fspath(path))
-    if "://" not in text and not os.path.isdir(text):
-        raise Refusal(f"There is no trace at {text}: it is not a folder.")
-    try:
-        root = zarr.open_group(text, mode="r", zarr_format=3)
-    except (FileNotFoundError, ValueError, KeyError, OSError, BaseZarrError) as error:
-        raise Refusal(f"{text} is not a trace: {str(error).splitlines()[0] if str(error) else 'it is no Zarr group'}.") from None
-    said: Any = root.attrs.get("floatlens")
-    if not isinstance(said, dict) or said.get("format") != "trace":
-        raise Refusal(f"{text} is a Zarr group, but not a trace of floatlens: its attributes do not say so.")
-    if said["schema_version"] > SCHEMA_VERSION:
-        raise Refusal(
-            f"{text} was written in version {said['schema_version']} of the trace format, and this floatlens reads up to {SCHEMA_VERSION}. Update floatlens to open it."
+    found = examine(path)
+    if found.faults:
+        raise Damage(found.place.text, found.faults[0])
+    if not found.protected:
+        _say_once_that_old_traces_are_unprotected(found.place.text)
+    return Trace([SampleArrays(arrays, attributes) for arrays, attributes in found.samples], found.attributes)
+
+
+def _say_once_that_old_traces_are_unprotected(place: str) -> None:
+    global _said_unprotected
+    if not _said_unprotected:
+        _said_unprotected = True
+        warnings.warn(
+            f"{place} was written before traces had checksums, so damage to it would not be noticed. Save it again to protect it: fl.open_trace(path).save(new_path).",
+            UnprotectedTrace,
+            stacklevel=3,
         )
-    return Trace([_sample(root, number) for number in range(said["samples"])], said)
-
-
-def _sample(root: zarr.Group, number: int) -> SampleArrays:
-    group = root[f"samples/{number:05d}"]
-    assert isinstance(group, zarr.Group)
-    arrays = {name: (_axes(array), array) for name, array in group.arrays()}
-    return SampleArrays(arrays, dict(group.attrs))
-
-
-def _axes(array: Any) -> tuple[str, ...]:
-    return tuple(array.metadata.dimension_names)

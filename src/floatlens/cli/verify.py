@@ -1,0 +1,42 @@
+"""`floatlens verify`: is what floatlens wrote still what it was?"""
+
+import typer
+from rich.console import Console
+
+DAMAGED = 1
+
+
+def verify(
+    paths: list[str] = typer.Argument(
+        help="Traces (folders or fsspec URLs), or folders that `floatlens eval` or `floatlens demo` has written."
+    ),
+) -> None:
+    """Check every file, array and chunk, and name what is broken, one line each. Exit code 1 if anything is.
+
+    Examples:
+
+      floatlens verify run.zarr
+
+      floatlens verify floatlens-demo results
+    """
+    from floatlens.trace import verification
+
+    console = Console(emoji=False)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    broken = False
+    for path in paths:
+        faults = verification.verify(path, progress=True)
+        broken = broken or bool(faults)
+        if faults:
+            say(f"{path}: damaged")
+        elif verification.is_protected(path):
+            say(f"{path}: whole")
+        else:
+            say(f"{path}: readable. {verification.UNPROTECTED}")
+        for fault in faults:
+            say(f"  {fault}")
+    if broken:
+        raise typer.Exit(DAMAGED)

@@ -1,0 +1,146 @@
+"""From a folder or a URL to the samples of a trace, with everything that is wrong with its files and metadata.
+
+`examine` collects what is wrong: `fl.open_trace` refuses the first of it, `floatlens verify` prints all of it. Data are not read here; they are compared with
+their checksums when they are. A trace of before there were checksums has no manifest, and is examined as far as its metadata go.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import zarr
+
+from floatlens.errors import Refusal
+from floatlens.folders import MANIFEST
+from floatlens.folders.manifest import parse_manifest
+from floatlens.trace.checks import attribute_faults, axes_of, differing_faults, sample_faults, version_fault
+from floatlens.trace.integrity import CheckedStore, Damage, Place, StoredArray, in_short, parse_pieces
+from floatlens.trace.schema import SCHEMA_VERSION
+
+MARK = "manifest"  # the attribute of the root that says a manifest belongs to the trace
+CHECKSUMS = "checksums"  # the attribute of a sample that repeats the checksums of its shards
+
+LabelledArrays = dict[str, tuple[tuple[str, ...], Any]]
+
+
+@dataclass(eq=False)
+class Examined:
+    """A trace on disk, and what is wrong with it."""
+
+    place: Place
+    attributes: dict[str, Any]
+    samples: list[tuple[LabelledArrays, dict[str, Any]]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    protected: bool = True
+
+
+def examine(path: str | os.PathLike[str], *, look_at_files: bool = True) -> Examined:
+    """Look at files and metadata of a trace. Refuses what is no trace, or one so damaged that there is nothing more to say of it."""
+    place = Place(path)
+    if place.folder is not None and not place.folder.is_dir():
+        raise Refusal(f"There is no trace at {place.text}: it is not a folder.")
+    manifest = _manifest(place)
+    store = CheckedStore(place.store(), place.text, None if manifest is None else manifest.files)
+    root = _root(place, store)
+    said: Any = root.attrs.get("floatlens")
+    if not isinstance(said, dict) or said.get("format") != "trace":
+        raise Refusal(f"{place.text} is a Zarr group, but not a trace of floatlens: its attributes do not say so.")
+    found = Examined(place, said, protected=manifest is not None)
+    if manifest is not None and look_at_files:
+        found.faults += place.file_faults(manifest.files)
+    if fault := version_fault(said):
+        raise Damage(place.text, found.faults[0] if found.faults else fault)
+    if said["schema_version"] > SCHEMA_VERSION:
+        raise Refusal(
+            f"{place.text} was written in version {said['schema_version']} of the trace format, and this floatlens reads up to {SCHEMA_VERSION}. Update floatlens to open it."
+        )
+    wrong = list(attribute_faults(said))
+    found.faults += wrong
+    groups = _sample_groups(found, root)
+    if not found.protected and (MARK in root.attrs or any(CHECKSUMS in group.attrs for group in groups)):
+        found.faults.append(f"its {MANIFEST} is missing, which lists the checksums of its files")
+    if not wrong:
+        for number, group in enumerate(groups):
+            _add_sample(found, store, number, group)
+        if not found.faults:
+            found.faults += differing_faults([arrays for arrays, _ in found.samples])
+    return found
+
+
+def _manifest(place: Place) -> Any:
+    content = place.bytes_of(MANIFEST)
+    if content is None:
+        return None
+    try:
+        return parse_manifest(content.decode())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise Damage(place.text, f"its {MANIFEST} cannot be read") from None
+
+
+def _root(place: Place, store: CheckedStore) -> zarr.Group:
+    try:
+        return zarr.open_group(store, mode="r", zarr_format=3)
+    except Refusal:
+        raise
+    except Exception as error:  # whatever the parsers of Zarr make of damaged metadata
+        if isinstance(error, FileNotFoundError) and store.files is None:
+            raise Refusal(f"{place.text} is not a trace: it holds no Zarr group.") from None
+        raise Refusal(f"{place.text} is not a trace, or its zarr.json is damaged: {in_short(error)}.") from None
+
+
+def _sample_groups(found: Examined, root: zarr.Group) -> list[zarr.Group]:
+    """The groups of the samples, in order. There must be as many as the attributes say, numbered from 0."""
+    try:
+        samples = root.get("samples")
+        groups = dict(samples.groups()) if isinstance(samples, zarr.Group) else {}
+    except Refusal:
+        raise
+    except Exception as error:  # as above
+        found.faults.append(f"its samples cannot be listed ({in_short(error)})")
+        return []
+    numbered = {name: group for name, group in groups.items() if re.fullmatch("[0-9]{5,}", name)}
+    promised = found.attributes.get("samples")
+    expected = [f"{number:05d}" for number in range(len(numbered))]
+    if sorted(numbered, key=int) != expected or len(numbered) != promised:
+        found.faults.append(f"it has {len(numbered)} samples where its attributes say {promised!r:.60}")
+        return []
+    return [numbered[name] for name in expected]
+
+
+def _add_sample(found: Examined, store: CheckedStore, number: int, group: zarr.Group) -> None:
+    try:
+        arrays = dict(sorted(group.arrays()))
+        attributes = dict(group.attrs)
+        faults = list(sample_faults(found.attributes, attributes, arrays))
+    except Refusal:
+        raise
+    except Exception as error:  # as above
+        found.faults.append(f"sample {number} cannot be read ({in_short(error)})")
+        return
+    checksums = attributes.pop(CHECKSUMS, None)
+    if store.files is not None:
+        faults += _take_checksums(store, number, checksums)
+    found.faults += [f"sample {number}: {fault}" for fault in faults]
+    if not faults:
+        place = found.place.text
+        labelled = {name: (axes_of(array) or (), StoredArray(array, place, number, name)) for name, array in arrays.items()}
+        found.samples.append((labelled, attributes))
+
+
+def _take_checksums(store: CheckedStore, number: int, checksums: Any) -> list[str]:
+    """Tell the store what the shards of a sample end with; what is wrong with that."""
+    assert store.files is not None
+    if not isinstance(checksums, Mapping):
+        return [f"the attribute {CHECKSUMS} is missing"]
+    faults: list[str] = []
+    for name, text in checksums.items():
+        key, pieces = f"samples/{number:05d}/{name}", parse_pieces(text)
+        if pieces is None:
+            faults.append(f"the attribute {CHECKSUMS} holds nothing readable for {name}")
+        elif key not in store.files or store.files[key].bytes != pieces[-1][0]:
+            faults.append(f"{CHECKSUMS} and {MANIFEST} disagree about {name}")
+        else:
+            store.pieces[key] = pieces
+    return faults
