@@ -156,13 +156,11 @@ def _tokenizer(gguf_file: Path, metadata: Mapping[str, Any]) -> PreTrainedTokeni
         ) from error
     _cut_as_learned(backend, metadata)
     begins_by_default = kind == "llama" or (kind == "gpt2" and cut in _CUT_LIKE_LLAMA3)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        **special,
-        add_bos_token=bool(metadata.get("tokenizer.ggml.add_bos_token", begins_by_default)),
-        add_eos_token=bool(metadata.get("tokenizer.ggml.add_eos_token", False)),
-        clean_up_tokenization_spaces=False,
-    )
+    ends = {  # transformers 5.23 reads these two from the file as well, without the defaults of llama.cpp
+        "add_bos_token": bool(metadata.get("tokenizer.ggml.add_bos_token", begins_by_default)),
+        "add_eos_token": bool(metadata.get("tokenizer.ggml.add_eos_token", False)),
+    }
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **{**special, **ends}, clean_up_tokenization_spaces=False)
 
 
 def _cut_as_learned(backend: Tokenizer, metadata: Mapping[str, Any]) -> None:
