@@ -39,6 +39,9 @@ def trace(
     revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
     family: str = typer.Option(None, help="The adapter, where the config does not tell."),
     mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
+    block_length: int = typer.Option(
+        None, help="The blocks an A2D or SDAR model was trained with, where its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
+    ),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
     allow_pickle: bool = typer.Option(False, help="Open pickled weights, which can run any code."),
 ) -> None:
@@ -92,6 +95,7 @@ def trace(
         allow_pickle=allow_pickle,
         family=family,
         mask_token_id=mask_token_id,
+        block_length=block_length,
     )
     encoded = [lm.encode(one, chat=False if raw else None) for one in prompts]
     final_detail = make_detail(kept, named_groups, top_keys, chosen, autoregressive=lm.sampler == "autoregressive")

@@ -243,6 +243,11 @@ class LanguageModel:
             raise Refusal(f"A {self.family} model cannot be run by the {sampler} sampler.")
         if sampler != "autoregressive" and self.mask_token_id is None:
             raise Refusal(f"A {self.family} model has no mask token, and the {sampler} sampler cannot write without one.")
+        if self.sampler == "sdar" and sampler != "sdar":
+            raise Refusal(
+                f"{self.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives plausible, wrong "
+                "numbers. Leave sampler (--sampler) out."
+            )
         everything = {**(self.sampler_defaults if sampler == self.sampler else {}), **given, "gen_length": gen_length}
         if steps is not None:
             everything["steps"] = steps
