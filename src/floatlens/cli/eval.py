@@ -13,6 +13,7 @@ from rich.console import Console
 
 from floatlens.cli.name_value import sampler_options
 from floatlens.errors import Refusal
+from floatlens.seeds import LARGEST_SEED
 
 
 def evaluate(
@@ -57,7 +58,7 @@ def evaluate(
     steps: int = typer.Option(None, min=1, help="Denoising steps, at most; one a token by default."),
     sampler: str = typer.Option(None, help="Another decoding loop for the diffusion models: llada, dream, sdar."),
     batch_size: int = typer.Option(8, min=1, help="Prompts that run together; changes the speed, never the tokens."),
-    seed: int = typer.Option(0, min=0, help="What questions of the world, random controls and mask sets are drawn from."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What questions of the world, random controls and mask sets are drawn from."),
     into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, pictures, traces."),
     set_: list[str] = typer.Option(
         [], "--set", "-s", help="A sampler option, name=value, for the models that have it: temperature=0.7, threshold=0.9, block_length=8."

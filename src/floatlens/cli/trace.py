@@ -9,6 +9,7 @@ from rich.console import Console
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
+from floatlens.seeds import LARGEST_SEED
 
 if TYPE_CHECKING:
     from floatlens.models.prompts import Prompt
@@ -23,7 +24,7 @@ def trace(
     steps: int = typer.Option(None, help="Denoising steps; one a token by default."),
     sampler: str = typer.Option(None, help="Another loop than the family's: llada, dream, sdar."),
     set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
-    seed: int = typer.Option(0, help="Sample i draws from seed + i."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Sample i draws from seed + i."),
     batch_size: int = typer.Option(4, min=1, help="Prompts that run together; changes the speed, never the tokens."),
     limit: int = typer.Option(None, min=1, help="Only the first prompts of the file."),
     detail: str = typer.Option("default", help="default, light, full, or what differs from default: geometry=head,norms=off."),

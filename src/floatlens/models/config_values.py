@@ -32,16 +32,16 @@ def refuse_impossible_values(name: str, config: Any) -> None:
     """Refuse the first value of a transformers config that no model can have."""
     text = config.get_text_config()
     for field, largest in _SIZES.items():
-        value = getattr(text, field, None)
+        value = _value(text, field)
         if value is None and field in _OPTIONAL:
             continue
         for one in value if isinstance(value, list | tuple) and field in _OPTIONAL else [value]:  # some classes have one for each layer
             if isinstance(one, bool) or not isinstance(one, int) or not 1 <= one <= largest:
                 raise Refusal(f"{_says(name, field, value)}; that must be a whole number from 1 to {largest:,}. {_THEN}")
-    heads, kv_heads, size = text.num_attention_heads, getattr(text, "num_key_value_heads", None), text.hidden_size
+    heads, kv_heads, size = text.num_attention_heads, _value(text, "num_key_value_heads"), text.hidden_size
     if isinstance(kv_heads, int) and heads % kv_heads:
         raise Refusal(f"{_says(name, 'num_attention_heads', heads)} and num_key_value_heads={kv_heads}, which does not divide it. {_THEN}")
-    if getattr(text, "head_dim", None) is None and size % heads:
+    if not _varies(text, "head_dim") and _value(text, "head_dim") is None and size % heads:
         raise Refusal(f"{_says(name, 'hidden_size', size)} and num_attention_heads={heads}, which does not divide it. {_THEN}")
     for field, value in _fields(text.to_dict()):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -52,6 +52,19 @@ def refuse_impossible_values(name: str, config: Any) -> None:
         counts = field.startswith(("num_", "n_")) or field.endswith("_layers")
         if counts and is_number and not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
             raise Refusal(f"{_says(name, field, value)}, which is more than any model has. {_THEN}")
+
+
+def _varies(config: Any, field: str) -> bool:
+    """Whether layers have values of their own; transformers then raises over a question for all of them."""
+    try:
+        getattr(config, field, None)
+    except Exception:  # it has a class of its own for this, in no public place
+        return True
+    return False
+
+
+def _value(config: Any, field: str) -> Any:
+    return None if _varies(config, field) else getattr(config, field, None)
 
 
 _THEN = "Fetch config.json again, or correct it."
