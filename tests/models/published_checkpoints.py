@@ -116,6 +116,8 @@ def tiny_config(kind: str) -> dict[str, Any]:
         config["mask_token_id"] = tiny_id(
             kind, "<|MASK|>"
         )  # published configs leave it to the code, whose 151669 is outside the small vocabulary
+    if kind in A2D_KINDS:
+        config["block_length"] = 0  # published configs do not say it, and are refused until the caller does
     return config
 
 

@@ -241,6 +241,39 @@ def test_llada_computes_what_its_published_tensors_say(kind: str, folders: dict[
     torch.testing.assert_close(logits(lm, TEXT), llada_forward(tensors, TEXT), atol=1e-5, rtol=1e-5)
 
 
+def silent(folder: Path, *fields: str) -> Path:
+    """The config without some of its fields."""
+    config = json.loads((folder / "config.json").read_text())
+    write_json(folder / "config.json", {field: value for field, value in config.items() if field not in fields})
+    return folder
+
+
+def test_a_llada_config_silent_on_the_rotary_base_and_tying_gets_the_original_defaults(tmp_path: Path) -> None:
+    """The original class: rope_theta 10000, weight_tying true (no tensor for the head), max_sequence_length 1024."""
+    folder = silent(tiny_checkpoint("llada-8b-instruct", tmp_path, dtype=torch.float32), "rope_theta", "weight_tying", "max_sequence_length")
+    tensors = file_tensors(folder)
+    write_weights(folder, {name: tensor for name, tensor in tensors.items() if name != "model.transformer.ff_out.weight"})
+    tied = tensors | {"model.transformer.ff_out.weight": tensors["model.transformer.wte.weight"]}
+    lm = fl.load(folder)
+    torch.testing.assert_close(logits(lm, TEXT), llada_forward(tied, TEXT, theta=10000.0), atol=1e-5, rtol=1e-5)
+    assert lm.config.max_position_embeddings == 1024
+
+
+@pytest.mark.parametrize(
+    ("field", "original"), [("activation_type", "swiglu"), ("block_type", "sequential"), ("layer_norm_type", "default"), ("rope", False)]
+)
+def test_a_llada_config_silent_on_what_a_llama_cannot_do_by_default_is_refused(field: str, original: Any, tmp_path: Path) -> None:
+    folder = silent(tiny_checkpoint("llada-8b-instruct", tmp_path), field)
+    with pytest.raises(fl.Refusal) as refusal:
+        fl.load(folder)
+    assert f"does not say {field}, for which the original class takes {original!r}; this adapter is right for " in str(refusal.value)
+
+
+def test_mmadas_path_to_its_language_model_says_nothing_about_the_model(tmp_path: Path) -> None:
+    folder = tiny_checkpoint("mmada-8b", tmp_path, dtype=torch.float32, llm_model_path="GSAI-ML/LLaDA-8B-Instruct")
+    torch.testing.assert_close(logits(fl.load(folder), TEXT), llada_forward(file_tensors(folder), TEXT), atol=1e-5, rtol=1e-5)
+
+
 def test_llada_rotates_in_float32_whatever_its_dtype(folders: dict[str, Path], models: dict[str, fl.LanguageModel], tmp_path: Path) -> None:
     folder = folders["llada-8b-instruct"]
     expected = llada_forward(file_tensors(folder), TEXT).float()

@@ -78,12 +78,12 @@ def test_of_two_at_once_one_converts_and_the_other_waits(cache: Path) -> None:
     def convert(folder: Path) -> None:
         converting.append(folder)
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(600)
         (folder / "weights").write_text("w")
 
     threads = [threading.Thread(target=lambda: ended.append(converted("model", "1", convert))) for _ in range(2)]
     threads[0].start()
-    assert begun.wait(60)
+    assert begun.wait(600)
     threads[1].start()
     go_on.set()
     for thread in threads:

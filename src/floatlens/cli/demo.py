@@ -5,6 +5,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from floatlens.seeds import LARGEST_SEED
+
 
 def demo(
     arm: str = typer.Option("twin-arm", help="The autoregressive model: a name or a folder, as for `floatlens trace`."),
@@ -17,7 +19,7 @@ def demo(
     into: Path = typer.Option(
         Path("floatlens-demo"), help="The folder for what comes out. One that an earlier demo wrote is replaced; any other is refused."
     ),
-    seed: int = typer.Option(0, min=0, help="Another seed asks other questions."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Another seed asks other questions."),
     figures: bool = typer.Option(True, "--figures/--no-figures", help="Whether figures are drawn, which takes a fifth of the time."),
 ) -> None:
     """Check the claims of two papers on three tiny models that differ in one thing only, and write down what came out.

@@ -17,6 +17,9 @@ def doctor(
     revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
     family: str = typer.Option(None, help="The adapter, where the config does not tell."),
     mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
+    block_length: int = typer.Option(
+        None, help="The blocks an A2D or SDAR model was trained with, where its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
+    ),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
 ) -> None:
     """Say whether a model can be traced, what it is made of, and what a trace takes. Reads no weights (files of other formats are converted once).
@@ -28,16 +31,25 @@ def doctor(
     from floatlens.trace.estimate import size_in_words, trace_estimate
     from floatlens.trace.schema import make_detail
 
-    found = examine(model, revision=revision, dtype=dtype, trust_remote_code=trust_remote_code, family=family, mask_token_id=mask_token_id)
+    found = examine(
+        model,
+        revision=revision,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        family=family,
+        mask_token_id=mask_token_id,
+        block_length=block_length,
+    )
     kept = make_detail(detail_of(detail), None, 8, (), autoregressive=found.sampler == "autoregressive")
     size = trace_estimate(
         found.config, [length], steps, kept, itemsize=4 if dtype == "float32" else 2, autoregressive=found.sampler == "autoregressive"
     )
     table = Table(show_header=False, title=escape(found.name), title_justify="left")
+    blocks = f" in blocks of {found.block_length}" if found.block_length else ""
     rows = {
         "can be traced": "no" if found.obstacle else "yes",
         "family": f"{found.family}: {found.runs_as}",
-        "decoding": f"{found.sampler or 'its own generate'}; position p is filled from row p{' - 1' if found.row_offset else ''}",
+        "decoding": f"{found.sampler or 'its own generate'}{blocks}; position p is filled from row p{' - 1' if found.row_offset else ''}",
         "parameters": f"{found.parameters / 1e6:,.1f} million; {size_in_words(found.weight_bytes)}{'' if found.weights_here else ' (not fetched yet)'}",
         "attention": f"{found.layers} layers, {found.attention_calls} calls a forward; {found.heads} heads, {found.kv_heads} for keys and values",
         "mask token": found.mask_token or "none",

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from floatlens.cli.name_value import sampler_options
 from floatlens.errors import Refusal
+from floatlens.seeds import LARGEST_SEED
 
 
 def evaluate(
@@ -54,7 +55,7 @@ def evaluate(
     steps: int = typer.Option(None, min=1, help="Denoising steps, at most; one a token by default."),
     sampler: str = typer.Option(None, help="Another decoding loop for the diffusion models: llada, dream, sdar."),
     batch_size: int = typer.Option(8, min=1, help="Prompts that run together; changes the speed, never the tokens."),
-    seed: int = typer.Option(0, min=0, help="What questions of the world, random controls and mask sets are drawn from."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What questions of the world, random controls and mask sets are drawn from."),
     into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, pictures, traces."),
     set_: list[str] = typer.Option(
         [], "--set", "-s", help="A sampler option, name=value, for the models that have it: temperature=0.7, threshold=0.9, block_length=8."
@@ -69,6 +70,9 @@ def evaluate(
     dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
     device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
+    block_length: list[str] = typer.Option(
+        [], help="MODEL=32: the blocks an A2D or SDAR model was trained with, where its config does not say (0 for none); may be given several times."
+    ),
 ) -> None:
     """Ask questions with and without passages: noise, position, layout, conflict, interventions with their controls. Closed-book and gold-only always run beside them. A run that was stopped goes on when the same command is given again.
 
@@ -108,6 +112,7 @@ def evaluate(
     options = sampler_options(
         set_, ask, "gen_length", "steps", "sampler", "seed", "batch_size", "chat", "likelihood", "controls", "intervention"
     )
+    blocks = _block_lengths(block_length, model)
     index = None if corpus is None else index_of_file(corpus)
     chosen = load_task(
         task,
@@ -139,7 +144,7 @@ def evaluate(
         if without:
             say(console, f"Left out {counted(len(without), 'question')}, such as: {next(iter(without.values()))}")
     planned = plan(chosen.samples, asked, intervention, controls=controls)  # before anything heavy
-    examined = [examine(name, dtype=dtype, trust_remote_code=trust_remote_code) for name in model]
+    examined = [examine(name, dtype=dtype, trust_remote_code=trust_remote_code, block_length=blocks.get(name)) for name in model]
     for found in examined if likelihood else []:
         refuse_without_likelihood(found)
     if sampler and all(found.sampler in (None, "autoregressive") for found in examined):
@@ -157,7 +162,7 @@ def evaluate(
             say(console, f"Going on from what was done when the last run into {into} stopped.")
         tables, traced = [], []
         for name, loop, share in zip(model, loops, shares, strict=True):
-            lm = load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+            lm = load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code, block_length=blocks.get(name))
             tables.append(
                 ask(
                     lm,
@@ -195,6 +200,17 @@ def evaluate(
         say(console, reason)
     names = ["results.parquet", "summary.csv", *(path.name for path in pictures), *(["traces"] if trace else [])]
     say(console, f"Wrote {', '.join(names[:-1])} and {names[-1]} to {into}.")
+
+
+def _block_lengths(texts: Sequence[str], models: Sequence[str]) -> dict[str, int]:
+    """The block length of each model that --block-length names."""
+    lengths = {}
+    for text in texts:
+        name, _, length = text.rpartition("=")
+        if name not in models or not length.strip().isdecimal():
+            raise Refusal(f"--block-length takes MODEL=LENGTH, with a MODEL that --model names and a whole number, e.g. {models[0]}=32; this is {text!r}.")
+        lengths[name] = int(length)
+    return lengths
 
 
 def counted(count: int, what: str) -> str:

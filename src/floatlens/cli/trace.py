@@ -9,6 +9,7 @@ from rich.console import Console
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
+from floatlens.seeds import LARGEST_SEED
 
 if TYPE_CHECKING:
     from floatlens.models.prompts import Prompt
@@ -23,7 +24,7 @@ def trace(
     steps: int = typer.Option(None, help="Denoising steps; one a token by default."),
     sampler: str = typer.Option(None, help="Another loop than the family's: llada, dream, sdar."),
     set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
-    seed: int = typer.Option(0, help="Sample i draws from seed + i."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Sample i draws from seed + i."),
     batch_size: int = typer.Option(4, min=1, help="Prompts that run together; changes the speed, never the tokens."),
     limit: int = typer.Option(None, min=1, help="Only the first prompts of the file."),
     detail: str = typer.Option("default", help="default, light, full, or what differs from default: geometry=head,norms=off."),
@@ -39,6 +40,9 @@ def trace(
     revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
     family: str = typer.Option(None, help="The adapter, where the config does not tell."),
     mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
+    block_length: int = typer.Option(
+        None, help="The blocks an A2D or SDAR model was trained with, where its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
+    ),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
     allow_pickle: bool = typer.Option(False, help="Open pickled weights, which can run any code."),
 ) -> None:
@@ -93,6 +97,7 @@ def trace(
         allow_pickle=allow_pickle,
         family=family,
         mask_token_id=mask_token_id,
+        block_length=block_length,
     )
     encoded = [lm.encode(one, chat=False if raw else None) for one in prompts]
     final_detail = make_detail(kept, named_groups, top_keys, chosen, autoregressive=lm.sampler == "autoregressive")

@@ -14,6 +14,15 @@ from floatlens.models.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """For models that may see block by block: a row sees its own block and those before it."""
+
+    named: Any = None  # the block length in the config, as it stands there
+    default: int | None = None  # where neither config nor user names one; None if that cannot be told
+    may_be_none: bool = False  # whether models of the family exist in which every row sees the whole text (block length 0)
+
+
+@dataclass(frozen=True)
 class Blueprint:
     """How a checkpoint becomes a running model."""
 
@@ -32,6 +41,7 @@ class Blueprint:
     tokenizer: Callable[[Checkpoint], Any] | None = None  # where the published tokenizer cannot be used as it is
     finish: Callable[[nn.Module], None] | None = None  # what is done to the module after loading
     sampler_defaults: Mapping[str, Any] | None = None  # options that the checkpoint itself sets
+    blocks: Blocks | None = None  # None for families whose rows never see by blocks
     step_on: Callable[[nn.Module], nn.Module] | None = None  # for own loops: the module a forward of which is a step
     strict_names: bool = True  # compare tensor names with the class before reading weights
 

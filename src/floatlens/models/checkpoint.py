@@ -1,11 +1,11 @@
 """From a name to a folder with a checkpoint in it, and what that folder says before any weight is read.
 
 A name is a bundled model, a folder, a file of a kind that `sources` converts, or a repository of the model hub. Weights are safetensors;
-pickled ones can run any code when they are opened and are refused unless the caller allows them.
+pickled ones can run any code when they are opened and are refused unless the caller allows them. Refused as well: files outside the folder
+(`untrusted`), an index that does not match its files, a tensor that two files hold, and weights that are no floating-point numbers.
 """
 
 import difflib
-import json
 import math
 import os
 import re
@@ -30,11 +30,15 @@ from floatlens.models.sources import gguf, llama2c
 from floatlens.models.sources.cache import converted
 from floatlens.models.sources.smollm2 import smollm2_135m
 from floatlens.models.sources.twins import TWINS, bundled_twin
+from floatlens.models.untrusted import in_a_sentence, is_hidden, is_inside, read_json, reason, refuse_what_leads_out, shown
 
 BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
 _TEXT_FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
 _PICKLED = re.compile(r"(pytorch_model.*\.bin|.*\.(pt|pth|ckpt))$")
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}
+_FLOATS = ("F64", "F32", "BF16", "F16")
+_LONGEST_STEM = 80  # characters of a file's name that a converted model keeps
+_LONGEST_NAME = 4096  # no file system has longer paths
 
 
 @dataclass(frozen=True)
@@ -50,33 +54,42 @@ class Checkpoint:
         file = self.folder / "config.json"
         if not file.is_file():
             raise Refusal(f"{self.name} has no config.json, so it cannot be told what model it is. Name the folder that holds one.")
-        try:
-            config = json.loads(file.read_text())
-        except ValueError as error:
-            raise Refusal(f"config.json of {self.name} is not JSON: {error}. Fetch the file again.") from None
-        if not isinstance(config, dict):
-            raise Refusal(f"config.json of {self.name} holds a {type(config).__name__}, not an object. Fetch the file again.")
-        return config
+        return read_json(file, self.name)
 
     @cached_property
     def weight_files(self) -> list[Path]:
-        """The safetensors files: those of the index if there is one, else all."""
+        """The safetensors files: those of the index if there is one, else the only one."""
         index = self.folder / "model.safetensors.index.json"
         if not index.is_file():
-            return sorted(self.folder.glob("*.safetensors"))
-        try:
-            named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise Refusal(f"{index.name} of {self.name} does not say which file holds which tensor. Download it again.") from None
+            return self._single_file
+        weight_map = read_json(index, self.name).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(file, str) and file for file in weight_map.values()):
+            raise Refusal(f"{index.name} of {self.name} does not say which file holds which tensor. Download it again.")
+        named = sorted(set(weight_map.values()))
+        for name in named:
+            if not is_inside(self.folder, self.folder / name):
+                raise Refusal(f"{index.name} of {self.name} names {shown(name)!r}, a file outside the checkpoint. Download it again, or correct it.")
         missing = [name for name in named if not (self.folder / name).is_file()]
         if len(missing) == len(named):
             return []  # only described here, not fetched
         if missing:
             raise Refusal(
-                f"{self.name} is incomplete: {', '.join(missing[:3])} {'is' if len(missing) == 1 else 'are'} missing "
+                f"{self.name} is incomplete: {shown(', '.join(missing[:3]))} {'is' if len(missing) == 1 else 'are'} missing "
                 f"({len(missing)} of {len(named)} files). Download it again."
             )
         return [self.folder / name for name in named]
+
+    @property
+    def _single_file(self) -> list[Path]:
+        files = sorted(file for file in self.folder.glob("*.safetensors") if file.is_file())
+        if len(files) > 1 and self.folder / "model.safetensors" in files:
+            return [self.folder / "model.safetensors"]  # what transformers reads, too
+        if files and files != [self.folder / "model.safetensors"]:
+            raise Refusal(
+                f"{self.name} has {shown(files[0].name)}, but neither model.safetensors nor model.safetensors.index.json, which says which file holds which tensor. "
+                "Rename a single file to model.safetensors, or fetch the index."
+            )
+        return files
 
     @cached_property
     def tensors(self) -> Mapping[str, tuple[tuple[int, ...], str]]:
@@ -86,11 +99,29 @@ class Checkpoint:
             try:
                 with safe_open(file, framework="pt") as tensors:
                     for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
+                        if name in found:
+                            raise Refusal(
+                                f"{self.name} holds tensor {shown(name)} twice, the second time in {shown(file.name)}; which of the two is meant cannot be told. "
+                                "Remove the file that does not belong there."
+                            )
                         part = tensors.get_slice(name)
                         found[name] = (tuple(part.get_shape()), part.get_dtype())
-            except SafetensorError as error:
-                raise Refusal(f"{file.name} of {self.name} is not a whole safetensors file ({error}). Download it again.") from None
+            except (SafetensorError, OSError, OverflowError, MemoryError) as error:
+                raise Refusal(
+                    f"{shown(file.name)} of {self.name} is not a whole safetensors file ({reason(error)}). Download it again."
+                ) from None
         return found
+
+    def refuse_wrong_types(self) -> None:
+        """Refuse weights that are not floating-point numbers, unless the config says how they were quantised."""
+        if self.config.get("quantization_config") is not None:
+            return
+        for name, (_, dtype) in self.tensors.items():
+            if name.endswith((".weight", ".bias")) and dtype not in _FLOATS:
+                raise Refusal(
+                    f"Tensor {shown(name)} of {self.name} is stored as {dtype}, and the config does not say how to turn that into numbers (quantization_config). "
+                    f"Use a checkpoint in one of {', '.join(_FLOATS)}."
+                )
 
     @property
     def parameters(self) -> int:
@@ -126,36 +157,59 @@ def find_checkpoint(
     allow_pickle: bool = False,
 ) -> Checkpoint:
     """The checkpoint of that name, fetched or converted if it must be; with `weights=False` only what describes it is fetched."""
-    text = os.fspath(name)
+    text = _plain_name(name)
     if text.lower() in BUNDLED:
         return Checkpoint(text.lower(), BUNDLED[text.lower()](), None)
-    path = Path(text).expanduser()
-    if path.exists() and revision is not None:
+    with in_a_sentence(f"There is no model {shown(text)!r}: it cannot be looked for", "Check the name."):
+        path = Path(text).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+        there = path.exists()
+    if there and revision is not None:
         raise Refusal(f"{text} is on this machine and has no revisions; leave revision={revision!r} out, or give a hub name.")
-    if path.is_dir():
+    if is_folder:
+        refuse_what_leads_out(path, text)
         return Checkpoint(text, path, None)
-    if path.is_file():
+    if is_file:
         return Checkpoint(text, _converted_file(path), None)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", text) or text.startswith(("./", "../")):
         raise Refusal(_unknown(text))
-    return _from_hub(text, revision, weights, trust_remote_code, allow_pickle)
+    found = _from_hub(text, revision, weights, trust_remote_code, allow_pickle)
+    refuse_what_leads_out(found.folder, text)
+    return found
+
+
+def _plain_name(name: Any) -> str:
+    """The name as a text that can be printed; refuses everything else."""
+    try:
+        text = os.fspath(name)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise Refusal(f"A model is named by a text or a path, not by {shown(repr(name))}, a {type(name).__name__}.")
+    if not text.strip():
+        raise Refusal(f"The name of the model is empty. Bundled: {', '.join(BUNDLED)}.")
+    if any(map(is_hidden, text)):
+        raise Refusal(f"The name '{shown(text)}' holds characters that cannot be seen. Check what was pasted, or rename the folder.")
+    if len(os.fsencode(text)) > _LONGEST_NAME:
+        raise Refusal(f"The name '{shown(text)}' has {len(text)} characters, more than any path. Check what was pasted.")
+    return text
 
 
 def _unknown(text: str) -> str:
     close = difflib.get_close_matches(text.lower(), BUNDLED, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else f" Bundled: {', '.join(BUNDLED)}."
-    return f"There is no model {text!r}: it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name.{hint}"
+    return f"There is no model {shown(text)!r}: it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name.{hint}"
 
 
 def _converted_file(path: Path) -> Path:
     key = f"{path.stat().st_size}-{path.stat().st_mtime_ns}"
     if path.suffix == ".gguf":
         key = f"{key}-{gguf.CONVERSION_VERSION}"
-        return converted(path.stem, key, lambda folder: gguf.convert(path, folder))
+        return converted(path.stem[:_LONGEST_STEM], key, lambda folder: gguf.convert(path, folder))
     if path.suffix == ".bin":
         tokenizers = sorted(path.parent.glob("tok*.bin"))
         key = "-".join([key, *(str(file.stat().st_mtime_ns) for file in tokenizers), str(llama2c.CONVERSION_VERSION)])
-        return converted(path.stem, key, lambda folder: llama2c.convert(path, None, folder))
+        return converted(path.stem[:_LONGEST_STEM], key, lambda folder: llama2c.convert(path, None, folder))
     raise Refusal(
         f"{path} is not a kind of file that floatlens reads. It reads checkpoint folders (safetensors), .gguf files and llama2.c .bin files."
     )
@@ -174,6 +228,6 @@ def _from_hub(name: str, revision: str | None, weights: bool, trust_remote_code:
         raise Refusal(
             f"{name} is not on this machine, and the model hub cannot be reached. Connect, or copy the model here and give the path of its folder."
         ) from None
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        raise Refusal(f"{name} could not be fetched from the model hub: {str(error).splitlines()[0]}") from None
+    except (HfHubHTTPError, HFValidationError, OSError, ValueError) as error:
+        raise Refusal(f"{name} could not be fetched from the model hub: {reason(error)}. Check the name, or try again later.") from None
     return Checkpoint(name, folder, folder.name)

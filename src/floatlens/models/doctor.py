@@ -9,8 +9,10 @@ from floatlens.capture.refusals import refuse_what_cannot_be_tapped
 from floatlens.errors import Refusal
 from floatlens.models.checkpoint import Checkpoint, find_checkpoint
 from floatlens.models.families import FAMILIES
-from floatlens.models.loading import draw_up, on_meta_device, refuse_wrong_tensors, tokenizer_for, torch_dtype, with_mask_token
+from floatlens.models.loading import draw_up, tokenizer_for, torch_dtype, with_mask_token
 from floatlens.models.tokenizing import token_text
+from floatlens.models.untrusted import in_a_sentence
+from floatlens.models.weights import on_meta_device, refuse_wrong_tensors
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Examination:
     weight_bytes: int
     weights_here: bool
     sampler: str | None
+    block_length: int | None  # of models that see block by block
     row_offset: int
     mask_token: str | None
     first_token: str
@@ -46,16 +49,19 @@ def examine(
     trust_remote_code: bool = False,
     family: str | None = None,
     mask_token_id: int | None = None,
+    block_length: int | None = None,
 ) -> Examination:
     """Everything `floatlens doctor` says of a model."""
+    kind = torch_dtype(dtype)
     checkpoint = find_checkpoint(name, revision, weights=False, trust_remote_code=trust_remote_code)
-    blueprint = draw_up(checkpoint, family, trust_remote_code)
+    blueprint = draw_up(checkpoint, family, trust_remote_code, block_length)
     tokenizer = tokenizer_for(checkpoint, blueprint, trust_remote_code)
     blueprint = with_mask_token(checkpoint, blueprint, tokenizer, mask_token_id)
-    module: Any = on_meta_device(blueprint, trust_remote_code)
+    module: Any = on_meta_device(checkpoint, blueprint, trust_remote_code)
     config = blueprint.config.get_text_config()
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    kind = torch_dtype(dtype)
+    with in_a_sentence(f"The attention layers of {checkpoint.name} cannot be counted", "Check config.json."):
+        calls = expected_calls(module, None)
     return Examination(
         name=checkpoint.name,
         folder=str(checkpoint.folder),
@@ -64,13 +70,14 @@ def examine(
         runs_as=FAMILIES[blueprint.family].runs_as,
         config=config,
         layers=config.num_hidden_layers,
-        attention_calls=expected_calls(module, None),
+        attention_calls=calls,
         heads=config.num_attention_heads,
         kv_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
         parameters=parameters,
         weight_bytes=parameters * kind.itemsize if kind else checkpoint.bytes or parameters * 2,
         weights_here=bool(checkpoint.weight_files),
         sampler=blueprint.sampler,
+        block_length=(blueprint.sampler_defaults or {}).get("block_length") if blueprint.sampler == "sdar" else None,
         row_offset=blueprint.row_offset,
         mask_token=None if blueprint.mask_token_id is None else _named(tokenizer, blueprint.mask_token_id),
         first_token=_first_token(tokenizer),
@@ -82,8 +89,9 @@ def examine(
 def _obstacle(module: Any, checkpoint: Checkpoint, blueprint: Any) -> str | None:
     try:
         refuse_what_cannot_be_tapped(module)
-        if blueprint.strict_names and checkpoint.weight_files:
-            refuse_wrong_tensors(checkpoint, blueprint)
+        checkpoint.refuse_wrong_types()
+        if checkpoint.weight_files and blueprint.family != "remote":
+            refuse_wrong_tensors(checkpoint, blueprint, module)
     except Refusal as refusal:
         return str(refusal)
     return None

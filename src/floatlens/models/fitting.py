@@ -28,10 +28,16 @@ def context_length(lm: "LanguageModel") -> int | None:
     return limit if isinstance(limit, int) else None
 
 
+def refuse_foreign_tokens(lm: "LanguageModel", number: int, prompt: EncodedPrompt) -> None:
+    """Refuse token ids that the model has no embedding for."""
+    vocabulary = getattr(lm.config, "vocab_size", None)
+    if vocabulary is not None and any(not 0 <= token < vocabulary for token in prompt.tokens):
+        raise Refusal(f"Prompt {number} holds a token id outside the vocabulary of {lm.name} (0 to {vocabulary - 1}).")
+
+
 def refuse_unfit_prompts(lm: "LanguageModel", encoded: Sequence[EncodedPrompt], options: Options) -> None:
     """Refuse prompts that are empty, too long, or hold tokens they must not."""
     limit = context_length(lm)
-    vocabulary = getattr(lm.config, "vocab_size", None)
     for number, prompt in enumerate(encoded):
         length = len(prompt.tokens) + options.gen_length + len(lm.suffix)
         if isinstance(options, AutoregressiveOptions) and not prompt.tokens:
@@ -42,8 +48,7 @@ def refuse_unfit_prompts(lm: "LanguageModel", encoded: Sequence[EncodedPrompt], 
             raise Refusal(
                 f"Prompt {number} has {len(prompt.tokens)} tokens; with {options.gen_length} to write that is more than the {limit} that {lm.name} was made for."
             )
-        if vocabulary is not None and any(not 0 <= token < vocabulary for token in prompt.tokens):
-            raise Refusal(f"Prompt {number} holds a token id outside the vocabulary of {lm.name} (0 to {vocabulary - 1}).")
+        refuse_foreign_tokens(lm, number, prompt)
         masks = prompt.tokens.count(lm.mask_token_id) if lm.mask_token_id is not None else 0
         if masks and options.gen_length:
             raise Refusal(

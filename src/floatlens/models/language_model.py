@@ -27,6 +27,7 @@ from floatlens.interventions.run import AnyIntervention, InterventionRun, interv
 from floatlens.models.fitting import refuse_unfit_prompts
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
 from floatlens.models.writing import Generation, write, write_by_itself
+from floatlens.seeds import seeds_of
 
 if TYPE_CHECKING:
     from floatlens.trace.trace import Trace
@@ -107,7 +108,7 @@ class LanguageModel:
         sampler
             Another decoding loop than the family's: "llada", "dream", "sdar".
         seed
-            Sample i draws from a generator seeded with `seed + i`, whatever batch it is in; or one seed for each prompt.
+            A whole number from 0 to 2^62: sample i draws from a generator seeded with `seed + i`, whatever batch it is in; or one seed for each prompt.
         batch_size
             How many prompts run together. It changes the speed, never the tokens.
         chat
@@ -243,6 +244,11 @@ class LanguageModel:
             raise Refusal(f"A {self.family} model cannot be run by the {sampler} sampler.")
         if sampler != "autoregressive" and self.mask_token_id is None:
             raise Refusal(f"A {self.family} model has no mask token, and the {sampler} sampler cannot write without one.")
+        if self.sampler == "sdar" and sampler != "sdar":
+            raise Refusal(
+                f"{self.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives plausible, wrong "
+                "numbers. Leave sampler (--sampler) out."
+            )
         everything = {**(self.sampler_defaults if sampler == self.sampler else {}), **given, "gen_length": gen_length}
         if steps is not None:
             everything["steps"] = steps
@@ -347,24 +353,9 @@ class LanguageModel:
 
 
 def refuse_batch_size(batch_size: int) -> None:
-    """Refuse a number of prompts to run together that is none."""
-    if batch_size < 1:
-        raise Refusal(f"batch_size={batch_size}: at least one prompt must run at a time.")
-
-
-def seeds_of(seed: int | Sequence[int], count: int) -> Sequence[int]:
-    """A seed for each of so many samples: those given, or one and those that follow it.
-
-    Examples
-    --------
-    >>> list(seeds_of(7, 3)), seeds_of([4, 2], 2)
-    ([7, 8, 9], [4, 2])
-    """
-    if isinstance(seed, int):
-        return range(seed, seed + count)
-    if len(seed) != count:
-        raise Refusal(f"{len(seed)} seeds were given for {count} prompts. Give one for each, or a single one.")
-    return seed
+    """Refuse a batch size below 1, and what is no number."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise Refusal(f"batch_size={batch_size!r}: at least one prompt must run at a time.")
 
 
 def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
@@ -372,11 +363,8 @@ def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
     given: Any = prompts
     if isinstance(given, Tensor | np.ndarray):
         return list(given) if given.ndim == 2 else [given]
-    if (
-        isinstance(given, str)
-        or not isinstance(given, Sequence)
-        or (given and (isinstance(given[0], Integral) or (isinstance(given[0], dict) and "role" in given[0])))
-    ):
+    is_one = isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Sequence)
+    if is_one or (given and (isinstance(given[0], Integral | float) or (isinstance(given[0], dict) and "role" in given[0]))):
         given = [given]
     if not given:
         raise Refusal("There are no prompts; give at least one.")

@@ -6,28 +6,26 @@ missing, surplus or mismatched tensor is an error: a layer left random gives pla
 """
 
 import os
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import psutil
 import torch
-import transformers
-from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, GenerationConfig
-from transformers.utils import logging as transformers_logging
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
+from floatlens.decoding.options import SAMPLERS
 from floatlens.errors import Refusal
 from floatlens.models.blueprint import Blueprint
 from floatlens.models.checkpoint import Checkpoint, find_checkpoint
+from floatlens.models.config_values import refuse_impossible_values
 from floatlens.models.families import FAMILIES
-from floatlens.models.families.stock import as_tokens
+from floatlens.models.families.stock import as_tokens, native_config
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.tokenizing import has_tokenizer, published_tokenizer
+from floatlens.models.untrusted import in_a_sentence, read_json, shown
+from floatlens.models.weights import on_meta_device, read_weights, refuse_too_little_memory, refuse_wrong_tensors
 
-SHOW_PROGRESS_ABOVE = 1 << 30  # bytes of weights: below, loading takes a second
+_LONGEST_BLOCK = 1 << 16
 
 
 def load(
@@ -40,6 +38,7 @@ def load(
     allow_pickle: bool = False,
     family: str | None = None,
     mask_token_id: int | None = None,
+    block_length: int | None = None,
 ) -> LanguageModel:
     """Load a language model by name.
 
@@ -61,6 +60,9 @@ def load(
         The adapter, where the config does not tell: see `floatlens models`.
     mask_token_id
         The mask token, where neither config nor tokenizer names it.
+    block_length
+        The blocks that an A2D or SDAR model was trained with, where its config does not say: a row sees its own block and those before it. BD3LM
+        models are published with 32, OPDLM with 4; 0 is an A2D model whose rows see the whole text (MDLM).
 
     Examples
     --------
@@ -70,17 +72,18 @@ def load(
     floatlens.errors.Refusal: There is no model 'smolm2': it is neither bundled, nor a folder or file here, nor a hub name of the form \
 owner/name. Did you mean 'smollm2-135m'?
     """
+    wanted, place = torch_dtype(dtype), torch_device(device)  # before anything is fetched
     checkpoint = find_checkpoint(name_or_path, revision, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
     checkpoint.refuse_missing_weights(allow_pickle)
-    blueprint = draw_up(checkpoint, family, trust_remote_code)
+    blueprint = draw_up(checkpoint, family, trust_remote_code, block_length)
     tokenizer = tokenizer_for(checkpoint, blueprint, trust_remote_code)
     blueprint = with_mask_token(checkpoint, blueprint, tokenizer, mask_token_id)
-    wanted = torch_dtype(dtype)
-    place = torch.device(device) if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if blueprint.strict_names and checkpoint.weight_files:
-        refuse_wrong_tensors(checkpoint, blueprint)
-    _refuse_too_little_memory(checkpoint, wanted, place)
-    module = _read_weights(checkpoint, blueprint, wanted, place, trust_remote_code, allow_pickle)
+    checkpoint.refuse_wrong_types()
+    empty = None if blueprint.family == "remote" else on_meta_device(checkpoint, blueprint)
+    if empty is not None and checkpoint.weight_files:
+        refuse_wrong_tensors(checkpoint, blueprint, empty)
+    refuse_too_little_memory(checkpoint, wanted, place, empty)
+    module = read_weights(checkpoint, blueprint, wanted, place, trust_remote_code, allow_pickle)
     if blueprint.finish is not None:
         blueprint.finish(module)
     return LanguageModel(
@@ -99,19 +102,24 @@ owner/name. Did you mean 'smollm2-135m'?
     )
 
 
-def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool) -> Blueprint:
-    """The blueprint of the family that recognises the config."""
+def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool, block_length: int | None = None) -> Blueprint:
+    """The blueprint of the family that recognises the config, with values that a model can have."""
     if family is not None and family not in FAMILIES:
         raise Refusal(f"There is no family {family!r}. There are: {', '.join(FAMILIES)}.")
-    if "floatlens" in checkpoint.config and family is None:
-        return _saved_blueprint(checkpoint)
-    chosen = FAMILIES[family] if family else next(one for one in FAMILIES.values() if one.recognises(checkpoint.config))
-    if chosen.name == "remote" and not trust_remote_code:
-        raise Refusal(
-            f"{checkpoint.name} ({', '.join(checkpoint.config.get('architectures') or ['no class named'])}) runs only with code that comes with the checkpoint. "
-            "If you trust where it comes from, say trust_remote_code=True (--trust-remote-code)."
-        )
-    return chosen.blueprint(checkpoint)
+    with in_a_sentence(f"The config of {checkpoint.name} is not one that a model can be built from", "Fetch config.json again, or correct it."):
+        if "floatlens" in checkpoint.config and family is None:
+            blueprint = _saved_blueprint(checkpoint)
+        else:
+            chosen = FAMILIES[family] if family else next(one for one in FAMILIES.values() if one.recognises(checkpoint.config))
+            if chosen.name == "remote" and not trust_remote_code:
+                raise Refusal(
+                    f"{checkpoint.name} ({shown(', '.join(map(str, checkpoint.config.get('architectures') or ['no class named'])))}) runs only with code that comes with "
+                    "the checkpoint. If you trust where it comes from, say trust_remote_code=True (--trust-remote-code)."
+                )
+            blueprint = chosen.blueprint(checkpoint)
+        if blueprint.family != "remote":
+            refuse_impossible_values(checkpoint.name, blueprint.config)
+    return with_blocks(checkpoint, blueprint, block_length)
 
 
 def _saved_blueprint(checkpoint: Checkpoint) -> Blueprint:
@@ -119,20 +127,58 @@ def _saved_blueprint(checkpoint: Checkpoint) -> Blueprint:
     said: Mapping[str, Any] = checkpoint.config["floatlens"]
     if said.get("family") not in FAMILIES:
         raise Refusal(f"{checkpoint.name} was saved as family {said.get('family')!r}, which this version does not know. Update floatlens.")
-    config = AutoConfig.from_pretrained(checkpoint.folder)
+    if said["sampler"] not in SAMPLERS or said["row_offset"] not in (0, 1) or not isinstance(said["sampler_defaults"], dict):
+        raise Refusal(
+            f"The config of {checkpoint.name} says sampler={said['sampler']!r}, row_offset={said['row_offset']!r} under 'floatlens', which no version writes. Save the "
+            "model again, or fetch config.json again."
+        )
     return Blueprint(
         family=said["family"],
-        config=config,
+        config=native_config(checkpoint),
         model_class=AutoModelForMaskedLM if said["family"] == "masked-lm" else AutoModelForCausalLM,
         sampler=said["sampler"],
         row_offset=said["row_offset"],
         mask_token_id=said["mask_token_id"],
-        end_tokens=tuple(said["end_tokens"]),
-        suffix=tuple(said["suffix"]),
+        end_tokens=as_tokens(said["end_tokens"]),
+        suffix=as_tokens(said["suffix"]),
         sampler_defaults=said["sampler_defaults"],
         finish=FAMILIES[said["family"]].finish,
         strict_names=False,
     )
+
+
+def with_blocks(checkpoint: Checkpoint, blueprint: Blueprint, given: int | None = None) -> Blueprint:
+    """The blueprint with the blocks that the model was trained with: the user's, the config's or the family's; refuses where nobody says."""
+    blocks = blueprint.blocks
+    if blocks is None:
+        if given is not None:
+            raise Refusal(
+                f"{checkpoint.name} is a {blueprint.family} model, which needs no block length to be loaded; leave block_length (--block-length) out. To write in "
+                "blocks, pass block_length to generate or trace (--set block_length=...)."
+            )
+        return blueprint
+    if given is not None and blocks.named is not None and given != blocks.named:
+        raise Refusal(
+            f"The config of {checkpoint.name} says that it was trained with a block length of {blocks.named!r}, not {given}. Leave block_length (--block-length) out, or "
+            "correct the config."
+        )
+    length = next((length for length in (given, blocks.named, blocks.default) if length is not None), None)
+    if length is None:
+        raise Refusal(
+            f"The config of {checkpoint.name} (model_type {checkpoint.config.get('model_type')!r}) does not say whether it was trained to see the whole text or block by block, and "
+            "with the wrong mask it gives plausible, wrong numbers. Pass block_length=... (--block-length): 0 for the whole text (MDLM), 32 for the published BD3LM, "
+            "4 for OPDLM."
+        )
+    least = 0 if blocks.may_be_none else 1
+    if isinstance(length, bool) or not isinstance(length, int) or not least <= length <= _LONGEST_BLOCK:
+        raise Refusal(
+            f"The block length of {checkpoint.name} is {shown(repr(length))}; it must be a whole number from {least} to {_LONGEST_BLOCK}. "
+            "Pass the right one as block_length=... (--block-length), or correct the config."
+        )
+    if length == 0:
+        return blueprint
+    planned = {"order": "low_confidence_static"} if blueprint.family == "a2d" else {}  # as BD3LM is published
+    return replace(blueprint, sampler="sdar", sampler_defaults={**planned, "block_length": length})
 
 
 def tokenizer_for(checkpoint: Checkpoint, blueprint: Blueprint, trust_remote_code: bool = False) -> Any:
@@ -154,7 +200,7 @@ def with_mask_token(checkpoint: Checkpoint, blueprint: Blueprint, tokenizer: Any
         closing = (getattr(tokenizer, name, None) for name in blueprint.suffix_names)
         suffix = suffix or as_tokens(next((token for token in closing if token is not None), None))
     if blueprint.sampler == "autoregressive" and checkpoint.has("generation_config.json"):
-        end_tokens += as_tokens(GenerationConfig.from_pretrained(checkpoint.folder).eos_token_id)
+        end_tokens += as_tokens(read_json(checkpoint.folder / "generation_config.json", checkpoint.name).get("eos_token_id"))
     blueprint = replace(blueprint, end_tokens=tuple(dict.fromkeys(end_tokens)), suffix=suffix)
     if given is not None and blueprint.sampler == "autoregressive":
         raise Refusal(f"{checkpoint.name} is an autoregressive model and has no mask token; leave mask_token_id (--mask-token-id) out.")
@@ -183,134 +229,26 @@ def torch_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     """A dtype by name."""
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype
+    if not isinstance(dtype, str):
+        raise Refusal(f"dtype={dtype!r} is not known; give its name or a torch.dtype.")
     known = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype not in known:
         raise Refusal(f"dtype={dtype!r} is not known; choose one of {', '.join(known)}.")
     return known[dtype]
 
 
-def on_meta_device(blueprint: Blueprint, trust_remote_code: bool = False) -> nn.Module:
-    """The module without weights: nothing is read, nothing is allocated."""
-    with torch.device("meta"), _attention_must_be_visible():
-        if hasattr(blueprint.model_class, "from_config"):
-            extra = {"trust_remote_code": True} if trust_remote_code else {}
-            return blueprint.model_class.from_config(blueprint.config, attn_implementation="sdpa", **extra)
-        blueprint.config._attn_implementation = "sdpa"
-        return blueprint.model_class(blueprint.config)
+def torch_device(device: str | torch.device | None) -> torch.device:
+    """A device by name, tried out; the first GPU if there is one, or else the CPU."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with in_a_sentence(f"device={shown(repr(device))} (--device) cannot be used here", "This machine has: " + ", ".join(_devices()) + "."):
+        place = torch.device(device)
+        if place.type == "meta":
+            raise ValueError("nothing can be computed on it")
+        torch.zeros(1, device=place)
+    return place
 
 
-def refuse_wrong_tensors(checkpoint: Checkpoint, blueprint: Blueprint) -> None:
-    """Compare the names and shapes in the files with those of the class, before anything is read."""
-    expected = {name: tuple(tensor.shape) for name, tensor in on_meta_device(blueprint).state_dict().items()}
-    found = {_renamed(name, blueprint.renames or {}): (name, shape) for name, (shape, _) in checkpoint.tensors.items()}
-    tied = {"lm_head.weight"} if blueprint.config.tie_word_embeddings else set()
-    missing = [name for name in expected if name not in found and name not in tied]
-    surplus = [name for name in found if name not in expected and name not in tied]
-    if missing or surplus:
-        raise Refusal(_tensor_sentence(checkpoint.name, missing, [found[name][0] for name in surplus]))
-    for name, (published, shape) in found.items():
-        if name in expected and shape != expected[name]:
-            raise Refusal(
-                f"{checkpoint.name}: tensor {published} has shape {shape}, but the config asks for {expected[name]}. Config and weights do not belong together."
-            )
-
-
-def _renamed(name: str, renames: Mapping[str, str]) -> str:
-    for pattern, replacement in renames.items():
-        renamed, changed = re.subn(pattern, replacement, name)
-        if changed:
-            return renamed
-    return name
-
-
-def _tensor_sentence(name: str, missing: list[str], surplus: list[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(f"{len(missing)} missing ({', '.join(sorted(missing)[:3])}{', ...' if len(missing) > 3 else ''})")
-    if surplus:
-        parts.append(
-            f"{len(surplus)} that the model has no place for ({', '.join(sorted(surplus)[:3])}{', ...' if len(surplus) > 3 else ''})"
-        )
-    return f"The weights of {name} do not fit its config: {' and '.join(parts)}. Nothing was loaded; check that config and weights belong together."
-
-
-def _refuse_too_little_memory(checkpoint: Checkpoint, dtype: torch.dtype | None, device: torch.device) -> None:
-    size = checkpoint.bytes if dtype is None else checkpoint.parameters * dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
-    if size > free:
-        raise Refusal(
-            f"{checkpoint.name} needs {size / 1e9:.1f} GB for its {checkpoint.parameters / 1e9:.1f} billion parameters, and {free / 1e9:.1f} GB are free on {device}. "
-            "Choose a smaller dtype (--dtype bfloat16), free memory, or use a larger machine."
-        )
-
-
-def _read_weights(
-    checkpoint: Checkpoint,
-    blueprint: Blueprint,
-    dtype: torch.dtype | None,
-    device: torch.device,
-    trust_remote_code: bool,
-    allow_pickle: bool,
-) -> Any:
-    options: dict[str, Any] = {"use_safetensors": bool(checkpoint.weight_files) or not allow_pickle}
-    if trust_remote_code and blueprint.family == "remote":
-        options["trust_remote_code"] = True
-    if blueprint.renames:
-        options["key_mapping"] = dict(blueprint.renames)
-    with _progress_only_above(checkpoint.bytes), _attention_must_be_visible():
-        module, read = blueprint.model_class.from_pretrained(
-            checkpoint.folder,
-            config=blueprint.config,
-            dtype=dtype if dtype is not None else "auto",
-            device_map={"": device},
-            attn_implementation="sdpa",
-            output_loading_info=True,
-            **options,
-        )
-    ignored = re.compile(blueprint.ignored_tensors) if blueprint.ignored_tensors else None
-    surplus = [name for name in read["unexpected_keys"] if ignored is None or not ignored.search(name)]
-    missing = [*read["missing_keys"], *(str(key[0] if isinstance(key, tuple) else key) for key in read["mismatched_keys"])]
-    if missing or surplus:
-        raise Refusal(_tensor_sentence(checkpoint.name, missing, surplus))
-    if blueprint.strict_names and blueprint.config.tie_word_embeddings:
-        _refuse_two_embeddings(checkpoint, module)
-    return module
-
-
-def _refuse_two_embeddings(checkpoint: Checkpoint, module: Any) -> None:
-    """A stored head is tied while it is read if it equals the embedding, and kept if it does not."""
-    if module.get_output_embeddings().weight is not module.get_input_embeddings().weight:
-        raise Refusal(
-            f"The config of {checkpoint.name} says that head and embedding are one (tie_word_embeddings), but lm_head.weight differs from "
-            "model.embed_tokens.weight. Which of the two is meant cannot be told; correct the config or the weights."
-        )
-
-
-@contextmanager
-def _attention_must_be_visible() -> Iterator[None]:
-    """Some classes of transformers have no attention through SDPA (soft caps, kernels of their own), and say so in many words."""
-    try:
-        yield
-    except ValueError as error:
-        if "scaled_dot_product_attention" not in str(error):
-            raise
-        raise Refusal(
-            f"{str(error).split()[0]} has no attention through scaled_dot_product_attention in transformers (it caps its scores, or has a kernel of its own), so where "
-            "it looks cannot be seen. Llama, Qwen, Gemma 3 and their kin can be traced."
-        ) from None
-
-
-@contextmanager
-def _progress_only_above(size: int) -> Iterator[None]:
-    """transformers' own progress bar where loading takes a while, silence where it does not."""
-    level = transformers_logging.get_verbosity()
-    was_shown = transformers.utils.logging.is_progress_bar_enabled()
-    if size < SHOW_PROGRESS_ABOVE:
-        transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()  # what matters is checked here, and said in one sentence
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if was_shown:
-            transformers_logging.enable_progress_bar()
+def _devices() -> list[str]:
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]

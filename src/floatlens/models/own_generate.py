@@ -7,6 +7,7 @@ import torch
 from transformers import GenerationConfig
 
 from floatlens.errors import Refusal
+from floatlens.models.fitting import refuse_foreign_tokens
 from floatlens.models.prompts import EncodedPrompt
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ _TRANSFORMERS_NAMES = {"gen_length": "max_new_tokens", "steps": "max_denoising_s
 def own_generate(lm: "LanguageModel", prompt: EncodedPrompt, gen_length: int, seed: int, options: dict[str, Any]) -> list[int]:
     """The module's own `generate`, one prompt at a time, seeded; the whole text in tokens."""
     module: Any = lm.module
+    if isinstance(gen_length, bool) or not isinstance(gen_length, int) or gen_length < 1:
+        raise Refusal(f"gen_length={gen_length!r}: a model's own generate writes at least one token.")
     named = _own_options(lm, {"gen_length": gen_length, **options})
+    refuse_foreign_tokens(lm, 0, prompt)
     if lm.mask_token_id in prompt.tokens:
         raise Refusal("The prompt holds the mask token, which a model's own generate would take for its own. Remove it.")
     with torch.random.fork_rng(devices=[lm.device] if lm.device.type == "cuda" else []):

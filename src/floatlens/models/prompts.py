@@ -2,6 +2,9 @@
 
 The text is tokenised once, as a whole; regions are spans of its characters. A token belongs to the region that holds its last character, because
 tokens like " Paris" begin with the blank before the word.
+
+Refused: what is none of the three (bytes would pass for token ids, a fraction or a truth value for an id), texts with halves of characters, and conversations of
+which the chat template makes nothing (`templates`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +16,8 @@ import numpy as np
 from torch import Tensor
 
 from floatlens.errors import Refusal
+from floatlens.models.templates import render_chat
+from floatlens.models.untrusted import in_a_sentence, shown
 
 Message = Mapping[str, str]
 
@@ -31,11 +36,30 @@ class Prompt:
     regions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, (start, stop) in self.regions.items():
+        if not isinstance(self.text, str):
+            raise Refusal(f"The text of a prompt is a str, not {_briefly(self.text)}.")
+        if not isinstance(self.regions, Mapping):
+            raise Refusal(f"regions maps names to (start, stop) in characters of the prompt; this is {_briefly(self.regions)}.")
+        for name, span in self.regions.items():
+            if not isinstance(name, str) or not _is_span(span):
+                raise Refusal(f"regions maps names to (start, stop) in characters of the prompt; this is {name!r}: {_briefly(span)}.")
+            start, stop = span
             if not 0 <= start < stop <= len(self.text):
                 raise Refusal(f"Region {name!r} spans the characters {start} to {stop}, but the prompt has {len(self.text)}.")
             if name in ("answer", "bos"):
                 raise Refusal(f"A region cannot be called {name!r}: floatlens adds one of that name itself.")
+
+
+def _is_span(span: Any) -> bool:
+    return isinstance(span, tuple | list) and len(span) == 2 and all(map(_is_whole, span))
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def _briefly(given: Any) -> str:
+    return f"{shown(repr(given)[:80])} ({type(given).__name__})"
 
 
 AnyPrompt = str | Prompt | Sequence[Message] | Sequence[int] | Tensor | np.ndarray
@@ -56,8 +80,12 @@ class EncodedPrompt:
 def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffix: Sequence[int] = ()) -> EncodedPrompt:
     """The prompt in tokens, through the tokenizer's chat template where it has one (unless `chat` says otherwise)."""
     if isinstance(prompt, Tensor | np.ndarray):
+        if prompt.ndim > 2 or (prompt.ndim == 2 and len(prompt) != 1):
+            raise Refusal(f"A prompt of token ids has one axis; this one has the shape {tuple(prompt.shape)}. Give each row as a prompt.")
         prompt = prompt.flatten().tolist()
-    if not isinstance(prompt, str | Prompt) and all(isinstance(token, Integral) for token in prompt):
+    if not isinstance(prompt, str | Prompt) and not (isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)):
+        raise Refusal(f"A prompt is a text, an fl.Prompt, a conversation or a list of token ids; this is {_briefly(prompt)}. Decode bytes to a text first.")
+    if not isinstance(prompt, str | Prompt) and all(map(_is_whole, prompt)):
         return _of_tokens([int(token) for token in prompt], tokenizer, suffix)  # type: ignore[arg-type]  # all are ints
     if tokenizer is None:
         raise Refusal(
@@ -68,8 +96,13 @@ def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffi
     if isinstance(prompt, Prompt):
         return _of_text(prompt, tokenizer, chat, suffix)
     messages: Any = prompt
-    if not all(isinstance(message, Mapping) and {"role", "content"} <= set(message) for message in messages):
-        raise Refusal("A conversation is a list of messages with 'role' and 'content'; a prompt may also be a text or a list of token ids.")
+    for message in messages:
+        is_message = isinstance(message, Mapping) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
+        if not is_message:
+            raise Refusal(
+                "A conversation is a list of messages with 'role' and 'content', both texts; a prompt may also be a text or a list of token ids, which are whole "
+                f"numbers. This is {_briefly(message)}."
+            )
     return _of_conversation(messages, [message["content"] for message in messages], {}, tokenizer)
 
 
@@ -100,7 +133,7 @@ def _of_conversation(
     if not getattr(tokenizer, "chat_template", None):
         raise Refusal("This tokenizer has no chat template, so it cannot read a conversation. Give the prompt as one text.")
     text = _rendered(messages, contents, tokenizer)
-    spans, around = [], _around(messages, tokenizer)
+    spans, around = [], _around(messages, contents, text, tokenizer)
     at = len(around[0])
     for content, after in zip(contents, around[1:], strict=True):
         trimmed = (content, content.strip(), content.lstrip(), content.rstrip())  # as templates do
@@ -119,17 +152,21 @@ def _of_conversation(
 
 def _rendered(messages: Sequence[Message], contents: Sequence[str], tokenizer: Any) -> str:
     turns = [{**message, "content": content} for message, content in zip(messages, contents, strict=True)]
-    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    return render_chat(tokenizer, turns)
 
 
-def _around(messages: Sequence[Message], tokenizer: Any) -> list[str]:
+def _around(messages: Sequence[Message], contents: Sequence[str], text: str, tokenizer: Any) -> list[str]:
     """What the template puts before, between and after the contents. Looking for a content would find "user" in the template's own "user"."""
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
-    rest, pieces = _rendered(messages, marks, tokenizer), []
+    rest, pieces, found = _rendered(messages, marks, tokenizer), [], ""
     for mark in marks:
         piece, found, after = rest.partition(mark)
-        pieces.append(piece if found else "")  # a template may leave a message out
+        pieces.append(piece if found else "")  # a template may leave a message out, but not the last
         rest = after if found else rest
+    if messages and not found and contents[-1].strip() not in text:
+        raise Refusal(
+            "The chat template leaves the last message out, so the model would not see what it is asked. Pass chat=False (--raw) to go without it, or correct the template."
+        )
     return [*pieces, rest]
 
 
@@ -143,9 +180,12 @@ def _tokenised(
     suffix: Sequence[int] = (),
 ) -> EncodedPrompt:
     """`own` are the spans that are the user's; everything else is the template's."""
-    encoded = tokenizer(
-        text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False
-    )  # lengths are checked where they matter
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise Refusal(f"The prompt holds half a character (a lone surrogate), which no tokenizer can read: {shown(text)!r}. Remove it.")
+    with in_a_sentence("The tokenizer cannot read the prompt", "Fetch its files again, or give token ids."):
+        encoded = tokenizer(
+            text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False
+        )  # lengths are checked where they matter
     tokens, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
     kept = len(tokens) - _closing(tokens, suffix)
     tokens, offsets = tokens[:kept], offsets[:kept]

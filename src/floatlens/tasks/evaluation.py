@@ -28,6 +28,7 @@ from floatlens.interventions.wording import to_text
 from floatlens.models.language_model import LanguageModel, refuse_batch_size
 from floatlens.models.writing import Generation
 from floatlens.progress import progress_bar
+from floatlens.seeds import refuse_seed
 from floatlens.tasks.conditions import Condition, plan
 from floatlens.tasks.contexts import Context, arrange
 from floatlens.tasks.kept_conditions import fingerprint, name_of, restore, store
@@ -172,6 +173,7 @@ def evaluate(
     """
     _refuse_samples(samples)
     refuse_batch_size(batch_size)
+    seed = refuse_seed(seed)
     if likelihood:
         refuse_without_likelihood(lm)
     settings = _Settings(wording, scorer, shortcut, gen_length, steps, batch_size, seed, draws if likelihood else None, chat, options)

@@ -26,6 +26,7 @@ from floatlens.models.language_model import LanguageModel, as_list, described, r
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt
 from floatlens.models.tokenizing import special_tokens, token_text
 from floatlens.progress import progress_bar
+from floatlens.seeds import refuse_seed
 from floatlens.trace.estimate import estimate, refuse_too_large
 from floatlens.trace.frames import Arrays
 from floatlens.trace.one_pass import one_pass_is_exact, trace_finished
@@ -58,6 +59,7 @@ def record_trace(
 ) -> Trace:
     """See `LanguageModel.trace`."""
     refuse_batch_size(batch_size)
+    seed = refuse_seed(seed)
     under = run_of(lm, intervention)
     refuse_what_cannot_be_tapped(lm.module)
     if not hasattr(lm.config, "num_hidden_layers"):

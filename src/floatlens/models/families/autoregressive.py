@@ -8,12 +8,12 @@ Row p - 1 predicts position p.
 from collections.abc import Mapping
 from typing import Any
 
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from floatlens.errors import Refusal
 from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens
+from floatlens.models.families.stock import as_tokens, native_config
 
 
 def recognises(_config: Mapping[str, Any]) -> bool:
@@ -23,18 +23,7 @@ def recognises(_config: Mapping[str, Any]) -> bool:
 
 def blueprint(checkpoint: Checkpoint) -> Blueprint:
     """The model itself."""
-    published = checkpoint.config
-    try:
-        config = AutoConfig.from_pretrained(checkpoint.folder)
-    except (ValueError, KeyError) as error:
-        if "auto_map" in published:
-            raise Refusal(
-                f"{checkpoint.name} (model_type {published.get('model_type')!r}) runs only with code that comes with the checkpoint. If you trust it, say "
-                "trust_remote_code=True, family='remote'."
-            ) from None
-        raise Refusal(
-            f"transformers knows no model_type {published.get('model_type')!r}, as {checkpoint.name} has: {str(error).splitlines()[0]}"
-        ) from None
+    config = native_config(checkpoint)
     if getattr(config, "is_causal", True) is False:
         raise Refusal(
             f"{checkpoint.name} is bidirectional (is_causal is false), and its config does not say how it writes. Name its family: family='llada' or another."

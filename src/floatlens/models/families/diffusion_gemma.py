@@ -9,12 +9,11 @@ Row p predicts position p.
 from collections.abc import Mapping
 from typing import Any
 
-from transformers import AutoConfig
 from transformers.models.diffusion_gemma.modeling_diffusion_gemma import DiffusionGemmaForBlockDiffusion
 
 from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens
+from floatlens.models.families.stock import as_tokens, native_config
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -24,7 +23,7 @@ def recognises(config: Mapping[str, Any]) -> bool:
 
 def blueprint(checkpoint: Checkpoint) -> Blueprint:
     """The model itself."""
-    config = AutoConfig.from_pretrained(checkpoint.folder)
+    config = native_config(checkpoint)
     eos = getattr(config, "eos_token_id", None)
     return Blueprint(
         family=FAMILY.name,

@@ -3,8 +3,9 @@
 Supports: `model_type` llada and mmada with dense layers. Tensors are renamed while they are read. Rotary embedding is applied in float32
 whatever the dtype, as the original does; in float32 the logits are bit-identical to those of the original code, in bfloat16 they would
 otherwise differ by up to .016. MMaDA is read as a text model: its vocabulary (image tokens included) is as large as its embedding.
-Refuses: any config that says something a Llama does not do (alibi, biases, layer norms on queries and keys, scaled logits, other block types),
-and any field it does not know. LLaDA-MoE has its own adapter (`remote`).
+What a config leaves out is what the original class takes for it: `rope_theta` 10000, `weight_tying` true, `max_sequence_length` 1024.
+Refuses: any config that says something a Llama does not do (alibi, biases, layer norms on queries and keys, scaled logits, other block types) or that leaves out a
+field for which the original class would take such a value, and any field it does not know. LLaDA-MoE has its own adapter (`remote`).
 Row p predicts position p.
 """
 
@@ -72,7 +73,10 @@ _IRRELEVANT = {
     "tie_word_embeddings", "dtype",
     # MMaDA: image generation and training
     "llm_vocab_size", "new_vocab_size", "codebook_size", "num_new_special_tokens", "num_vq_tokens", "w_clip_vit", "pretrained_model_path", "tokenizer_path",
+    "llm_model_path",
 }  # fmt: skip
+# What the original class takes where a config says nothing and this adapter cannot: a config must say these.
+_ORIGINAL_DEFAULTS = {"activation_type": "swiglu", "block_type": "sequential", "layer_norm_type": "default", "rope": False}
 
 
 class FullPrecisionRotary(LlamaRotaryEmbedding):
@@ -127,6 +131,12 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         raise Refusal(
             f"The config of {checkpoint.name} does not say {', '.join(missing)}, which LLaDA's configs do. Fetch config.json again."
         )
+    for field, default in _ORIGINAL_DEFAULTS.items():
+        if field not in published:
+            raise Refusal(
+                f"The config of {checkpoint.name} does not say {field}, for which the original class takes {default!r}; this adapter is right for "
+                f"{_REQUIRED[field]!r} only, and would give plausible, wrong numbers. Fetch config.json again, or add the field."
+            )
     vocabulary = published.get("embedding_size") or published["vocab_size"]
     embedding = checkpoint.tensors.get("model.transformer.wte.weight")
     config = LlamaConfig(
@@ -136,13 +146,13 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         num_hidden_layers=published["n_layers"],
         num_attention_heads=published["n_heads"],
         num_key_value_heads=published.get("n_kv_heads") or published["n_heads"],
-        max_position_embeddings=published.get("max_sequence_length", 4096),
+        max_position_embeddings=published.get("max_sequence_length", 1024),
         rms_norm_eps=published.get("rms_norm_eps", 1e-5),
-        tie_word_embeddings=published.get("weight_tying", False),
+        tie_word_embeddings=published.get("weight_tying", True),
         pad_token_id=published.get("pad_token_id"),
         eos_token_id=published.get("eos_token_id"),
         bos_token_id=published.get("bos_token_id"),
-        rope_parameters={"rope_type": "default", "rope_theta": published.get("rope_theta", 500000.0)},
+        rope_parameters={"rope_type": "default", "rope_theta": published.get("rope_theta", 10000.0)},
     )
     config.is_causal = False
     eos = published.get("eos_token_id")

@@ -9,10 +9,11 @@ Row p predicts position p.
 from collections.abc import Mapping
 from typing import Any
 
-from transformers import AutoConfig, AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM
 
 from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
+from floatlens.models.families.stock import native_config
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -24,7 +25,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
     """The model itself."""
     return Blueprint(
         family=FAMILY.name,
-        config=AutoConfig.from_pretrained(checkpoint.folder),
+        config=native_config(checkpoint),
         model_class=AutoModelForMaskedLM,
         sampler="llada",
         row_offset=0,

@@ -1,7 +1,7 @@
 """SDAR 1.7B to 8B (dense), as a stock Qwen3 that sees block by block.
 
 Supports: `model_type` sdar; tensor names are Qwen3's already. Published configs name neither the mask token (151669) nor the block length (4);
-both are taken from there if a config does. Who sees whom is handed to the model with every pass.
+both are taken from there if a config does, and the block length from the user (`block_length=`). Who sees whom is handed to the model with every pass.
 Refuses: the mixture-of-experts sizes (`sdar_moe`), sliding windows, and config fields it does not know.
 Row p predicts position p.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from floatlens.errors import Refusal
-from floatlens.models.blueprint import Blueprint, Family
+from floatlens.models.blueprint import Blocks, Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
 from floatlens.models.families.stock import as_tokens, stock_config
 
@@ -45,7 +45,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         mask_token_id=published.get("mask_token_id", MASK_TOKEN_ID),
         end_tokens=as_tokens(eos),
         end_token_names=("<|im_end|>",),
-        sampler_defaults={"block_length": published.get("block_size", BLOCK_LENGTH)},
+        blocks=Blocks(named=published.get("block_size"), default=BLOCK_LENGTH),
     )
 
 

@@ -7,9 +7,11 @@ that must have the value it has here.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from transformers import PretrainedConfig
+from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
 
 from floatlens.errors import Refusal
+from floatlens.models.checkpoint import Checkpoint
+from floatlens.models.untrusted import reason, shown
 
 # says nothing about what the model computes
 BOOKKEEPING = {
@@ -17,6 +19,27 @@ BOOKKEEPING = {
     "return_dict", "output_attentions", "output_hidden_states", "_attn_implementation_autoset", "floatlens", "initializer_range", "init_std", "init_fn",
     "init_device", "init_cutoff_factor", "precision", "_attn_implementation", "attn_implementation", "gradient_checkpointing",
 }  # fmt: skip
+
+
+def native_config(checkpoint: Checkpoint) -> Any:
+    """The config as transformers reads it, without code of the checkpoint."""
+    try:
+        return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)  # said, because transformers would ask
+    except Exception as error:  # it raises nearly everything over a wrong field
+        named = checkpoint.config.get("model_type")
+        is_known = isinstance(named, str) and named in CONFIG_MAPPING
+        if "auto_map" in checkpoint.config and not is_known:
+            raise Refusal(
+                f"{checkpoint.name} (model_type {shown(repr(named))}) runs only with code that comes with the checkpoint. If you trust it, say "
+                "trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
+            ) from None
+        if not is_known:
+            raise Refusal(
+                f"transformers knows no model_type {shown(repr(named))}, which the config of {checkpoint.name} names. Correct it, or update transformers."
+            ) from None
+        raise Refusal(
+            f"transformers cannot read the config of {checkpoint.name} (model_type {named!r}): {reason(error)}. Fetch config.json again, or correct it."
+        ) from error
 
 
 def stock_config(
@@ -66,6 +89,10 @@ def refuse_unknown(name: str, published: Mapping[str, Any], fields: Iterable[str
     )
 
 
-def as_tokens(token: int | list[int] | None) -> tuple[int, ...]:
+def as_tokens(token: Any) -> tuple[int, ...]:
     """A config's `eos_token_id`, which may be one, several or none."""
-    return tuple(token) if isinstance(token, list) else () if token is None else (token,)
+    tokens = () if token is None else tuple(token) if isinstance(token, list | tuple) else (token,)
+    for one in tokens:
+        if isinstance(one, bool) or not isinstance(one, int) or one < 0:
+            raise Refusal(f"{shown(repr(one))} is not a token id, as a config or tokenizer calls an end token. Correct it, or fetch the file again.")
+    return tokens

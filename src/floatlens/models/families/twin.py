@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transformers import AutoConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from floatlens.errors import Refusal
 from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens
+from floatlens.models.families.stock import as_tokens, native_config
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
             f"{checkpoint.name} is no twin: its config must be a Llama's and say "
             f'"twin": one of {", ".join(KINDS)}, not {named!r}. Choose another family, or none.'
         )
-    config = AutoConfig.from_pretrained(checkpoint.folder)
+    config = native_config(checkpoint)
     if getattr(config, "is_causal", True) is not kind.causal:
         raise Refusal(
             f"The config of {checkpoint.name} says twin={named!r} and is_causal={getattr(config, 'is_causal', True)}, but attention of that twin is "

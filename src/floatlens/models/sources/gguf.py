@@ -80,6 +80,7 @@ def convert(gguf_file: Path, folder: Path) -> None:
                 dtype=torch.float32,
                 quantization_config=GgufConfig(dequantize=True),
                 output_loading_info=True,
+                trust_remote_code=False,
             )
     except _DAMAGED as error:
         raise Refusal(f"{gguf_file} is cut off or damaged ({_short(error)}); download it again.") from error
@@ -114,7 +115,7 @@ def _checked(gguf_file: Path) -> tuple[Mapping[str, Any], PreTrainedConfig]:
     architecture = metadata["general.architecture"]
     config = None
     try:
-        config = AutoConfig.from_pretrained(str(gguf_file.parent), gguf_file=gguf_file.name)
+        config = AutoConfig.from_pretrained(str(gguf_file.parent), gguf_file=gguf_file.name, trust_remote_code=False)
     except _DAMAGED:
         _refuse_if_cut_off(gguf_file)
     if type(config) not in AutoModelForCausalLM._model_mapping or config is None:
