@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from floatlens.cli.name_value import sampler_options
 from floatlens.errors import Refusal
+from floatlens.terminal import make_console, say
 
 
 def evaluate(
@@ -100,7 +100,7 @@ def evaluate(
     from floatlens.tasks.recording import record
     from floatlens.tasks.registry import load_task
 
-    console = Console(emoji=False)
+    console = make_console()
     refuse_taken_folder(into)
     if len({Path(name).name for name in model}) < len(model):
         raise Refusal(
@@ -210,11 +210,6 @@ def counted(count: int, what: str) -> str:
     ('1 model', '2 models')
     """
     return f"{count} {what}{'s' * (count != 1)}"
-
-
-def say(console: Console, sentence: str) -> None:
-    """A sentence as it is, on one line."""
-    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
+from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
     from floatlens.models.prompts import Prompt
@@ -58,7 +58,7 @@ def trace(
     from floatlens.trace.schema import make_detail
     from floatlens.trace.store import refuse_taken
 
-    console = Console(emoji=False)
+    console = make_console()
     refuse_taken(output)
     prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
     if not prompts:
@@ -99,7 +99,7 @@ def trace(
     if lm.sampler is not None or sampler is not None:
         taken = lm.steps_at_most(encoded, lm.options(encoded, gen_length, steps, sampler, options))
     size = estimate(lm, encoded, gen_length, taken, final_detail, 4, batch_size)
-    console.print(size.sentence(seconds(lm, size) if lm.sampler is not None else None), highlight=False, soft_wrap=True)
+    say(console, size.sentence(seconds(lm, size) if lm.sampler is not None else None))
     trace_ = lm.trace(
         prompts,
         gen_length=gen_length,
@@ -118,12 +118,10 @@ def trace(
     )
     stored = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     for number in range(min(len(trace_), 3)):
-        console.print(f"{number}: {trace_.completion(number)!r}", markup=False, highlight=False)
+        console.print(f"{number}: {trace_.completion(number)!r}")
     if len(trace_) > 3:
         console.print(f"... and {len(trace_) - 3} more")
-    console.print(
-        f"Wrote {output} ({size_in_words(stored)}). Look at it: floatlens show {output}", markup=False, highlight=False, soft_wrap=True
-    )
+    say(console, f"Wrote {output} ({size_in_words(stored)}). Look at it: floatlens show {output}")
 
 
 def detail_of(text: str) -> str | dict[str, str]:
