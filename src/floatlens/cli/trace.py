@@ -1,17 +1,12 @@
 """`floatlens trace`: load a model, write after each prompt, and store where it looked."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
 from floatlens.terminal import make_console, say
-
-if TYPE_CHECKING:
-    from floatlens.models.prompts import Prompt
 
 
 def trace(
@@ -54,6 +49,7 @@ def trace(
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
     from floatlens.models.prompts import Prompt
+    from floatlens.tasks.readers.prompts import read_prompts
     from floatlens.trace.estimate import estimate, seconds, size_in_words
     from floatlens.trace.schema import make_detail
     from floatlens.trace.store import refuse_taken
@@ -127,42 +123,6 @@ def trace(
 def detail_of(text: str) -> str | dict[str, str]:
     """A preset by name, or name=value pairs."""
     return text if "=" not in text else dict(pairs(text.split(","), "--detail"))
-
-
-def read_prompts(file: Path, limit: int | None = None) -> "list[Prompt]":
-    """Prompts from JSON lines."""
-    from floatlens.models.prompts import Prompt
-
-    if not file.is_file():
-        raise Refusal(f"There is no file {file}.")
-    prompts = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        if limit is not None and len(prompts) == limit:
-            break
-        try:
-            said: Any = json.loads(line)
-        except ValueError as error:
-            raise Refusal(f"{file}, line {number} is not JSON: {error}.") from None
-        if isinstance(said, str):
-            said = {"prompt": said}
-        if not isinstance(said, dict) or not isinstance(said.get("prompt"), str):
-            raise Refusal(f'{file}, line {number}: a line is a string or an object with "prompt", a string.')
-        regions = said.get("regions", {})
-        if not isinstance(regions, dict) or not all(_is_span(span) for span in regions.values()):
-            raise Refusal(f'{file}, line {number}: "regions" maps names to [start, stop] in characters of the prompt.')
-        try:
-            prompts.append(Prompt(said["prompt"], {name: (span[0], span[1]) for name, span in regions.items()}))
-        except Refusal as refusal:
-            raise Refusal(f"{file}, line {number}: {refusal}") from None
-    if not prompts:
-        raise Refusal(f"{file} holds no prompts.")
-    return prompts
-
-
-def _is_span(span: Any) -> bool:
-    return isinstance(span, list) and len(span) == 2 and all(isinstance(edge, int) for edge in span)
 
 
 def _layer_and_head(text: str) -> tuple[int, int]:

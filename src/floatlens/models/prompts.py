@@ -143,6 +143,9 @@ def _tokenised(
     suffix: Sequence[int] = (),
 ) -> EncodedPrompt:
     """`own` are the spans that are the user's; everything else is the template's."""
+    half = next((number for number, letter in enumerate(text, 1) if "\ud800" <= letter <= "\udfff"), None)
+    if half is not None:
+        raise Refusal(f"Character {half} of the prompt is half of a surrogate pair, which no tokenizer can read. Write the text as UTF-8.")
     encoded = tokenizer(
         text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False
     )  # lengths are checked where they matter
