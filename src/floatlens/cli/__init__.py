@@ -38,7 +38,7 @@ def run() -> None:
     spell_out_what_cannot_be_encoded()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", Caution)
+            warnings.simplefilter("default", Caution)
             warnings.showwarning = _show_warning
             ended = app(standalone_mode=False)
     except Refusal as refusal:

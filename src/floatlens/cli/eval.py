@@ -3,16 +3,22 @@
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from floatlens.cli.name_value import sampler_options
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal
 from floatlens.terminal import make_console, say
+
+if TYPE_CHECKING:
+    from floatlens.tasks.conditions import Condition
+    from floatlens.tasks.registry import Task
 
 
 def evaluate(
@@ -68,6 +74,11 @@ def evaluate(
         help="Run the programs that models write for humaneval, each isolated: no network, no files, bounded time and memory.",
     ),
     trace: int = typer.Option(0, min=0, help="Also record traces of the first questions, in every --context."),
+    allow_unknown: bool = typer.Option(
+        False,
+        "--allow-unknown",
+        help="Go on where a model's tokenizer does not know words of the questions or answers, instead of refusing.",
+    ),
     raw: bool = typer.Option(False, help="Leave the chat template out."),
     dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
     device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
@@ -144,6 +155,8 @@ def evaluate(
     examined = [examine(name, dtype=dtype, trust_remote_code=trust_remote_code) for name in model]
     for found in examined if likelihood else []:
         refuse_without_likelihood(found)
+    for found in () if allow_unknown else examined:
+        refuse_unreadable(found.name, found.tokenizer, chosen, planned, likelihood=likelihood, chat=False if raw else None)
     if sampler and all(found.sampler in (None, "autoregressive") for found in examined):
         raise Refusal(f"--sampler {sampler} is a loop of diffusion models, and none of these can be run by it. Leave it out.")
     loops = [found.sampler if found.sampler in (None, "autoregressive") else sampler or found.sampler for found in examined]
@@ -177,6 +190,7 @@ def evaluate(
                     seed=seed,
                     likelihood=likelihood,
                     chat=chat,
+                    allow_unknown=allow_unknown,
                     keep=unfinished,
                     sampler=loop,
                     **share,
@@ -199,6 +213,25 @@ def evaluate(
         say(console, reason)
     names = ["results.parquet", "summary.csv", *(path.name for path in pictures), *(["traces"] if trace else [])]
     say(console, f"Wrote {', '.join(names[:-1])} and {names[-1]} to {into}.")
+
+
+def refuse_unreadable(
+    name: str, tokenizer: Any, task: "Task", conditions: "Sequence[Condition]", *, likelihood: bool, chat: bool | None
+) -> None:
+    """Refuse questions that a model cannot read, before any weights are."""
+    from floatlens.models.prompts import encode
+    from floatlens.tasks.contexts import arrange
+    from floatlens.tasks.readable import refuse_unknown_tokens
+    from floatlens.tasks.wording import put
+
+    if tokenizer is None:
+        return
+    contexts = dict.fromkeys(condition.context for condition in conditions)
+    prompts = [put(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
+    encoded = [encode(prompt, tokenizer, chat=chat) for prompt in prompts]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Caution)  # said when the model is asked
+        refuse_unknown_tokens(name, tokenizer, task.samples, encoded, task.wording, likelihood=likelihood)
 
 
 def counted(count: int, what: str) -> str:

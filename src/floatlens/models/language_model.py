@@ -26,6 +26,7 @@ from floatlens.errors import Refusal
 from floatlens.interventions.run import AnyIntervention, InterventionRun, intervening, run_of
 from floatlens.models.fitting import refuse_unfit_prompts
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
+from floatlens.models.unknown_tokens import say_what_is_unknown
 from floatlens.models.writing import Generation, write, write_by_itself
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class LanguageModel:
             Those of the sampler: temperature, threshold, block_length, ... An unknown one is refused, with the list.
         """
         encoded = [self.encode(prompt, chat=chat) for prompt in as_list(prompts)]
+        say_what_is_unknown(self, encoded)
         refuse_batch_size(batch_size)
         under = run_of(self, intervention)
         seeds = seeds_of(seed, len(encoded))
@@ -347,9 +349,9 @@ class LanguageModel:
 
 
 def refuse_batch_size(batch_size: int) -> None:
-    """Refuse a number of prompts to run together that is none."""
-    if batch_size < 1:
-        raise Refusal(f"batch_size={batch_size}: at least one prompt must run at a time.")
+    """Refuse a batch size that is no whole number, or below 1."""
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise Refusal(f"batch_size={batch_size!r}: at least one prompt must run at a time.")
 
 
 def seeds_of(seed: int | Sequence[int], count: int) -> Sequence[int]:

@@ -40,7 +40,9 @@ def print_trace(console: Console, trace: Trace, path: str, sample: int, group: s
 
 def _heading(trace: Trace, path: str, sample: int, own: xr.Dataset) -> Text:
     said = trace.attributes
-    edited = ", edited" if said["edits"] else ""
+    edited = f", edited by {on_one_line(' and '.join(said['edits']))}" if said["edits"] else ""
+    if "removed" in own and not own["removed"].sum():
+        edited += ", which removed nothing"
     text = Text()
     text.append(on_one_line(Path(path).name), style="bold")
     text.append(

@@ -13,7 +13,7 @@ from typing import Any
 from floatlens.errors import Refusal
 from floatlens.interventions.spans import is_count
 from floatlens.models.prompts import Prompt
-from floatlens.tasks.readers.records import Record, read_records
+from floatlens.tasks.readers.records import read_records
 
 
 def read_prompts(path: str | os.PathLike[str], limit: int | None = None) -> list[Prompt]:
