@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from floatlens.terminal import make_console, on_one_line
 
 PATIENCE = 2.0
 
@@ -24,9 +25,9 @@ def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Calla
     if not show or not sys.stderr.isatty():
         yield lambda _count: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True, emoji=False), transient=True)
-    task = bar.add_task(title, total=total)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=make_console(stderr=True), transient=True)
+    task = bar.add_task(on_one_line(title), total=total)
     began = time.monotonic()
 
     def advance(count: int) -> None:

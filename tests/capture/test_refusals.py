@@ -129,6 +129,16 @@ def test_a_compiled_model_is_refused() -> None:
         fl.tap(torch.compile(zoo.build("llama")))  # type: ignore[arg-type]  # compile's return type is a callable
 
 
+def test_one_name_and_one_pair_are_taken_as_they_are() -> None:
+    model, tokens = zoo.build("llama"), zoo.tokens(1, 4)
+    with fl.tap(model, keep="mass", patterns=(2, 1)) as one:
+        model(tokens)
+    with fl.tap(model, keep=["mass"], patterns=[(2, 1)]) as several:
+        model(tokens)
+    assert one.dataset.identical(several.dataset)
+    assert one.dataset["pattern"].sizes["chosen"] == 1
+
+
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(fl.Refusal, match=r"fl\.tap takes a torch module; this is a str"):
         fl.tap("gpt2")  # type: ignore[arg-type]  # the mistake under test
@@ -146,7 +156,16 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
     ("options", "message"),
     [
         ({"keep": ["masses"]}, "keep does not know 'masses'"),
-        ({"keep": "mass"}, r"keep takes a list of names; write keep=\['mass'\]"),
+        ({"keep": 3}, r'^keep=3: 3 is no name; write keep=\["mass", "entropy"\], or one of '),
+        (
+            {"patterns": 3},
+            r"^patterns=3: 3 is no \(layer, head\) pair of whole numbers from 0 on; write patterns=\[\(3, 0\), \(11, 4\)\]\.$",
+        ),
+        ({"samples": 3}, r"^samples=3 does not say which samples are recorded; pass a slice, such as slice\(0, 4\)\.$"),
+        ({"block_entries": 0}, r"^block_entries=0: at least one attention weight must be held at a time\.$"),
+        ({"layers": "3"}, r"^layers='3' is not a number of attention layers; it must be at least 1\.$"),
+        ({"samples": slice(5, 7)}, r"^samples=slice\(5, 7, None\) records none of the 2 samples of this forward\. Choose some of them\.$"),
+        ({"padding": True}, r"^The padding is \(\) \(sample, position\), but layer 0 .* up to position 8"),
         ({"keep": ["top_keys:2", "top_keys:3@all"]}, "names top_keys twice"),
         ({"keep": ["top_keys:0"]}, "keep does not know 'top_keys:0'"),
         ({"keep": ["top_keys:2@nobody"]}, r"names no group; the groups are 'all'"),
@@ -154,6 +173,35 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
         ({"patterns": [(9, 0)]}, "patterns asks for layer 9; the layers of this model are 0 to 2"),
         ({"patterns": [(0, 9)]}, r"patterns asks for head 9 of layer 0 .*, which has heads 0 to 3"),
         ({"groups": {}}, "groups is empty"),
+        (
+            {"groups": 3},
+            r"^groups=3 are no groups; pass \{name: boolean tensor over \(sample, query\), \.\.\.\}, or a function that gives them\.$",
+        ),
+        ({"groups": {"a": "x"}}, r"^Group 'a' is 'x'; a group is a boolean tensor over \(sample, query\) = \(2, 8\)\.$"),
+        (
+            {"keep": "top_keys:99999999"},
+            r"^keep='top_keys:99999999': at most 4096 favourite keys of a row are kept\. For all of a head's weights, use patterns=\.$",
+        ),
+        ({"edits": 3}, "^3 is no edit"),
+        ({"regions": 3}, r"^regions=3 are no regions; pass \{name: \(start, stop\), \.\.\.\}, or a function that gives them\.$"),
+        ({"regions": {"r": "text"}}, r"^Region 'r' is 'text'; a region is \(start, stop\) or a boolean tensor over positions\.$"),
+        ({"regions": {"r": (1, 2, 3)}}, r"^Region 'r' is \(1, 2, 3\); a span is \(start, stop\), two whole numbers\.$"),
+        *(
+            (
+                {"regions": {"r": span}},
+                rf"^Region 'r' spans the positions {start} to {stop}, but this forward has 8; a region lies inside them and is not empty "
+                r"\(0 <= start < stop <= 8\)\. Where the text grows from step to step, pass regions as a function of the forward\.$",
+            )
+            for span, start, stop in (
+                ((0, 9), 0, 9),
+                ((8, 12), 8, 12),
+                ((3, 3), 3, 3),
+                ((5, 2), 5, 2),
+                ((-3, 8), -3, 8),
+                (slice(8, None), 8, 8),
+                (slice(None, 99), 0, 99),
+            )
+        ),
         ({"groups": {"a": torch.ones(1, 3, dtype=torch.bool)}}, r"Group 'a' is torch.bool of shape \(1, 3\).*= \(2, 8\)"),
         ({"groups": {"a": torch.ones(2, 8)}}, "Group 'a' is torch.float32"),
         ({"regions": {"r": torch.ones(3, dtype=torch.bool)}, "keep": ["flow"]}, r"Region 'r' is torch.bool of shape \(3,\)"),

@@ -1,5 +1,6 @@
 """The command line as a newcomer uses it, on a real model of 260,000 parameters (stories260K)."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import floatlens as fl
+from floatlens.errors import Refusal
+from floatlens.tasks.readers.prompts import read_prompts
 
 STORIES = Path(__file__).parents[1] / "data" / "stories260K.bin"
 Ran = tuple[int, str, str]
@@ -74,16 +77,82 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("{not json", "line 2 is not JSON"),
-        ('{"question": "x"}', 'line 2: a line is a string or an object with "prompt"'),
+        (
+            "{not json",
+            'line 2: this is not JSON (Expecting property name enclosed in double quotes at column 2). Each line must be a JSON object with "prompt", or a JSON text.',
+        ),
+        ('{"question": "x"}', "line 2: there is no field 'prompt'. There are: question."),
         ('{"prompt": "abc", "regions": {"a": [0, 9]}}', "line 2: Region 'a' spans the characters 0 to 9, but the prompt has 3"),
-        ('{"prompt": "abc", "regions": {"a": 3}}', 'line 2: "regions" maps names to [start, stop]'),
+        ('{"prompt": "abc", "regions": {"a": 3}}', "line 2: the region 'a' must be [start, stop], in characters of the prompt."),
     ],
 )
 def test_a_bad_line_is_named(floatlens: Callable[..., Ran], tmp_path: Path, line: str, sentence: str) -> None:
     (tmp_path / "prompts.jsonl").write_text(f'"fine"\n{line}\n')
     code, _, errors = floatlens("trace", "-m", STORIES, "--prompt-file", tmp_path / "prompts.jsonl", "-o", tmp_path / "run.zarr")
     assert (code, sentence in errors) == (2, True), errors
+
+
+PROMPTS = '"Once upon a time"\n{"prompt": "One day\u2028Lily", "regions": {"doc_1": [0, 7]}}\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PROMPTS.encode(),
+        b"\xef\xbb\xbf" + PROMPTS.encode(),
+        gzip.compress(PROMPTS.encode()),
+        f"[{PROMPTS.strip().replace(chr(10), ',')}]".encode(),
+    ],
+    ids=["lines", "byte-order mark", "gz", "a JSON list"],
+)
+def test_a_prompt_file_is_read_as_files_of_questions_are(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "prompts").write_bytes(content)
+    assert read_prompts(tmp_path / "prompts") == [fl.Prompt("Once upon a time"), fl.Prompt("One day\u2028Lily", {"doc_1": (0, 7)})]
+    assert read_prompts(tmp_path / "prompts", limit=1) == [fl.Prompt("Once upon a time")]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ('"café"\n'.encode("latin-1"), "FILE, line 1: byte 5 is not UTF-8. Write the file as UTF-8."),
+        (b"", "FILE is empty: there is no record to read."),
+        (b"\n \n", "FILE is empty: there is no record to read."),
+        (b"[]", "FILE is an empty list: there is no record to read."),
+        (b'"fine"\n"\\ud800"', "FILE, line 2: the field 'prompt' holds half of a surrogate pair, which no tokenizer can read."),
+        (b'"fine"\n""', "FILE, line 2: the field 'prompt' is empty."),
+        (
+            b"\x00\x01\x02",
+            'FILE, line 1: this is not JSON (Expecting value at column 1). Each line must be a JSON object with "prompt", or a JSON text.',
+        ),
+        (
+            gzip.compress(b'"fine"')[:-9],
+            "FILE, after line 0: the gz data are damaged or cut off (Compressed file ended before the end-of-stream marker was reached). Fetch the file again.",
+        ),
+        (
+            b'{"prompt": "ab", "regions": {"a": [false, true]}}',
+            "FILE, line 1: the region 'a' must be [start, stop], in characters of the prompt.",
+        ),
+        (
+            b"9" * 5000,
+            'FILE, line 1: this holds a number of too many digits to be read. Each line must be a JSON object with "prompt", or a JSON text.',
+        ),
+        (None, "FILE cannot be read: Is a directory."),
+    ],
+    ids=str,
+)
+def test_a_prompt_file_that_cannot_be_read_is_a_sentence(
+    floatlens: Callable[..., Ran], tmp_path: Path, content: bytes | None, sentence: str
+) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.mkdir() if content is None else file.write_bytes(content)
+    code, _, errors = floatlens("trace", "-m", STORIES, "--prompt-file", file, "-o", tmp_path / "run.zarr")
+    assert (code, errors) == (2, f"floatlens: {sentence.replace('FILE', str(file))}\n")
+
+
+@pytest.mark.parametrize("name", ["nowhere.jsonl", "x" * 300, "a\x00b"])
+def test_a_prompt_file_that_cannot_exist_is_a_sentence(name: str) -> None:
+    with pytest.raises(Refusal, match=r"^.*(No such file|File name too long|cannot be the name of a file).*\.$"):
+        read_prompts(name)
 
 
 def test_the_doctor_says_what_a_model_is_and_what_a_trace_takes(floatlens: Callable[..., Ran]) -> None:

@@ -139,7 +139,19 @@ def test_passages_are_told_apart_from_masks(floatlens: Callable[..., Ran]) -> No
 
 def test_questions_from_a_file(floatlens: Callable[..., Ran]) -> None:
     code, said, error = floatlens(
-        "eval", "-m", "tiny-arm", "--task", "plain", "--data", "mine.jsonl", "--no-likelihood", "--gen-length", 2, "--into", "from-file"
+        "eval",
+        "-m",
+        "tiny-arm",
+        "--task",
+        "plain",
+        "--data",
+        "mine.jsonl",
+        "--allow-unknown",
+        "--no-likelihood",
+        "--gen-length",
+        2,
+        "--into",
+        "from-file",
     )
     assert code == 0, error
     table = pl.read_parquet("from-file/results.parquet")
@@ -164,6 +176,7 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         "-c",
         "position:1/2",
         "--no-likelihood",
+        "--allow-unknown",
         "--gen-length",
         2,
         "--into",
@@ -230,7 +243,21 @@ def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
     floatlens: Callable[..., Ran], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unfinished = folder / ".again.unfinished"
-    words = ["eval", "-m", "tiny-arm", "-t", "plain", "-d", "mine.jsonl", "--no-likelihood", "--gen-length", 2, "--into", "again"]
+    words = [
+        "eval",
+        "-m",
+        "tiny-arm",
+        "-t",
+        "plain",
+        "-d",
+        "mine.jsonl",
+        "--allow-unknown",
+        "--no-likelihood",
+        "--gen-length",
+        2,
+        "--into",
+        "again",
+    ]
     asked: list[str] = []
     really: Any = evaluation._ask
 

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -91,6 +92,8 @@ class Forward:
         return Observation(recorded, self._scenes[known_as][1])
 
     def _scene(self, call: AttentionCall, samples: slice | None) -> Scene:
+        if samples is not None and not range(call.samples)[samples]:
+            raise Refusal(f"samples={samples!r} records none of the {call.samples} samples of this forward. Choose some of them.")
         queries = slice(call.query_start, call.query_start + call.queries)
         real_queries, real_keys = self._real(call)
         groups, regions = self._groups(call), self._regions(call)
@@ -129,7 +132,7 @@ class Forward:
         if self.padding is None:
             return queries, keys
         padding = self.padding.to(call.query.device)
-        if padding.shape[0] != call.samples or padding.shape[1] < stop:
+        if padding.dim() != 2 or padding.shape[0] != call.samples or padding.shape[1] < stop:
             raise Refusal(
                 f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position {stop}. "
                 "Give one row a sample and one column a position, cached ones included."
@@ -160,13 +163,20 @@ class Forward:
     @cached_property
     def _given_groups(self) -> Mapping[str, Tensor] | None:
         groups = self.groups(self) if callable(self.groups) else self.groups
+        if groups is not None and not isinstance(groups, Mapping):
+            raise Refusal(
+                f"groups={groups!r} are no groups; pass {{name: boolean tensor over (sample, query), ...}}, or a function that gives them."
+            )
         if groups is not None and not groups:
             raise Refusal("groups is empty; leave it out to have one group of all rows.")
         return groups
 
     @cached_property
     def _given_regions(self) -> Mapping[str, Region]:
-        return (self.regions(self) if callable(self.regions) else self.regions) or {}
+        regions = self.regions(self) if callable(self.regions) else self.regions
+        if regions is not None and not isinstance(regions, Mapping):
+            raise Refusal(f"regions={regions!r} are no regions; pass {{name: (start, stop), ...}}, or a function that gives them.")
+        return regions or {}
 
     def _groups(self, call: AttentionCall) -> Tensor:
         """Which rows belong to each group: bool (sample, group, query)."""
@@ -175,7 +185,10 @@ class Forward:
             return torch.ones(call.samples, 1, call.queries, dtype=torch.bool, device=call.query.device)
         groups = []
         for name, rows in self._given_groups.items():
-            rows = torch.as_tensor(rows, device=call.query.device)
+            try:
+                rows = torch.as_tensor(rows, device=call.query.device)
+            except (TypeError, ValueError, RuntimeError):
+                raise Refusal(f"Group {name!r} is {rows!r}; a group is a boolean tensor over (sample, query) = {shape}.") from None
             if rows.dtype != torch.bool or rows.shape not in (shape, shape[1:]):
                 raise Refusal(
                     f"Group {name!r} is {rows.dtype} of shape {tuple(rows.shape)}; a group is a boolean tensor over the rows of this forward, "
@@ -216,19 +229,36 @@ def known_padding(*inputs: Mapping[str, Any]) -> Tensor | None:
 def _region(name: str, region: Region, call: AttentionCall, positions: int) -> Tensor:
     """A region as booleans (sample, position)."""
     device = call.query.device
+    if isinstance(region, slice) and region.step in (None, 1):
+        region = (0 if region.start is None else region.start, positions if region.stop is None else region.stop)
     if isinstance(region, tuple):
-        region = slice(*region)
-    if isinstance(region, slice):
+        start, stop = _span(name, region, positions)
         inside = torch.zeros(positions, dtype=torch.bool, device=device)
-        inside[region] = True
+        inside[start:stop] = True
         return inside.expand(call.samples, positions)
-    region = torch.as_tensor(region, device=device)
+    try:
+        region = torch.as_tensor(region, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise Refusal(f"Region {name!r} is {region!r}; a region is (start, stop) or a boolean tensor over positions.") from None
     if region.dtype != torch.bool or region.shape not in ((positions,), (call.samples, positions)):
         raise Refusal(
             f"Region {name!r} is {region.dtype} of shape {tuple(region.shape)}; a region is (start, stop) or a boolean tensor over positions, "
             f"({positions},) or ({call.samples}, {positions}). Where the text grows from step to step, pass regions as a function of the forward."
         )
     return region.expand(call.samples, positions)
+
+
+def _span(name: str, region: tuple[Any, ...], positions: int) -> tuple[int, int]:
+    """The edges of a region that is a span of the text."""
+    if len(region) != 2 or not all(isinstance(edge, Integral) and not isinstance(edge, bool) for edge in region):
+        raise Refusal(f"Region {name!r} is {region!r}; a span is (start, stop), two whole numbers.")
+    start, stop = region
+    if not 0 <= start < stop <= positions:
+        raise Refusal(
+            f"Region {name!r} spans the positions {start} to {stop}, but this forward has {positions}; a region lies inside them and is not empty "
+            f"(0 <= start < stop <= {positions}). Where the text grows from step to step, pass regions as a function of the forward."
+        )
+    return start, stop
 
 
 def _refuse_attention_to_padding(call: AttentionCall, visibility: Visibility) -> None:

@@ -109,8 +109,8 @@ def index_in_list(module: str) -> int | None:
 def expected_calls(module: nn.Module, layers: int | None) -> int:
     """How many attention calls one forward of `module` makes: as the caller says, or from the config."""
     if layers is not None:
-        if layers < 1:
-            raise Refusal(f"layers={layers} is not a number of attention layers; it must be at least 1.")
+        if not isinstance(layers, int) or layers < 1:
+            raise Refusal(f"layers={layers!r} is not a number of attention layers; it must be at least 1.")
         return layers
     config = getattr(module, "config", None)
     if config is not None and hasattr(config, "get_text_config"):

@@ -26,7 +26,7 @@ from floatlens.capture.edits import Before, Edit, Received, apply_edits, describ
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs
 from floatlens.capture.kernel import run
 from floatlens.capture.layers import LayerNumbers, RunningModules, check_all_came, expected_calls, refuse_surplus
-from floatlens.capture.reducers import DEFAULT_KEEP, patterns_of, reducer_makers
+from floatlens.capture.reducers import DEFAULT_KEEP, as_names, as_pairs, is_whole, patterns_of, reducer_makers
 from floatlens.capture.reduction import reduce_call
 from floatlens.capture.refusals import refuse_what_cannot_be_tapped
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
@@ -41,8 +41,8 @@ class Tap:
     def __init__(
         self,
         model: nn.Module,
-        keep: Iterable[str],
-        patterns: Sequence[tuple[int, int]],
+        keep: str | Iterable[str],
+        patterns: tuple[int, int] | Sequence[tuple[int, int]],
         groups: Groups | None,
         regions: Regions | None,
         padding: Tensor | Callable[[Forward], Tensor] | None,
@@ -59,12 +59,16 @@ class Tap:
             raise Refusal(
                 f"step_on is a {type(step_on).__name__} that is not part of the tapped model; pass the model or one of its modules."
             )
+        if not (samples is None or isinstance(samples, slice) or callable(samples)):
+            raise Refusal(f"samples={samples!r} does not say which samples are recorded; pass a slice, such as slice(0, 4).")
+        if not is_whole(block_entries) or block_entries < 1:
+            raise Refusal(f"block_entries={block_entries!r}: at least one attention weight must be held at a time.")
         self._model = model
         self._step_module = model if step_on is None else step_on
         self._has_steps = step_on is not None
-        self._keep = tuple(keep) if not isinstance(keep, str) else keep
+        self._keep = as_names(keep)
         self._makers = reducer_makers(self._keep)
-        self._patterns = tuple(patterns)
+        self._patterns = as_pairs(patterns)
         self._groups, self._regions, self._padding = groups, regions, padding
         self._expected = expected_calls(self._step_module, layers)
         self._edits = refuse_uncallable(edits)
@@ -270,8 +274,8 @@ class _AttentionMode(TorchFunctionMode):
 def tap(
     model: nn.Module,
     *,
-    keep: Iterable[str] = DEFAULT_KEEP,
-    patterns: Sequence[tuple[int, int]] = (),
+    keep: str | Iterable[str] = DEFAULT_KEEP,
+    patterns: tuple[int, int] | Sequence[tuple[int, int]] = (),
     groups: Groups | None = None,
     regions: Regions | None = None,
     padding: Tensor | Callable[[Forward], Tensor] | None = None,
@@ -283,20 +287,24 @@ def tap(
 ) -> Tap:
     """Watch every attention call of a model while it runs, without changing a bit of what it computes.
 
+    Gradients are off inside: the body runs under `torch.no_grad()`, so nothing computed in it has a graph, and `loss.backward()` on it fails. Parameters keep their `requires_grad`. To train, leave the tap;
+    `torch.enable_grad()` inside it is refused.
+
     Parameters
     ----------
     model
         Any module whose attention goes through `torch.nn.functional.scaled_dot_product_attention`.
     keep
-        What to keep of every call: "mass", "entropy", "entropy:rows", "geometry", "norms", "flow" (needs `regions`), "top_keys:K"
-        or "top_keys:K@group".
+        What to keep of every call, one name or several: "mass", "halves", "entropy", "entropy:rows", "geometry", "norms", "flow" (needs `regions`),
+        "top_keys:K" or "top_keys:K@group".
     patterns
-        (layer, head) pairs whose full query x key pattern is kept.
+        (layer, head) pairs whose full query x key pattern is kept, or one such pair.
     groups
         Query groups by name, each a boolean tensor (sample, query); or a function of the `Forward` that returns them. One group of all
         rows by default.
     regions
-        Regions of the text by name, each (start, stop) or a boolean tensor over positions; or a function of the `Forward`.
+        Regions of the text by name, each (start, stop) or a boolean tensor over positions; or a function of the `Forward`. A span that is empty, reversed or
+        reaches outside the text is refused.
     padding
         True (or 1) where a position is real, (sample, position). By default the forward's own 2D `attention_mask`.
     layers

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import typer
-from rich.console import Console
+
+from floatlens.terminal import make_console, say
 
 from floatlens.seeds import LARGEST_SEED
 
@@ -39,19 +40,16 @@ def demo(
     from floatlens.progress import progress_bar
     from floatlens.report.claims_table import ONE_RUN, print_accuracies, print_claims, print_splits
 
-    console = Console(emoji=False)
+    console = make_console()
     sizes = Sizes() if questions is None else Sizes(questions)
     found = run_study({"arm": arm, "mdm": mdm, "causal-mdm": causal_mdm}, into, sizes, seed, progress_bar, figures=figures)
     print_accuracies(console, found)
     print_claims(console, found)
     print_splits(console, found)
     console.print(
-        f"{sizes.questions} questions in each context ({sizes.two_hop} with two hops, {sizes.masked} answers and {sizes.described} descriptions under masking), {sizes.traced} traced texts. {ONE_RUN}",
-        highlight=False,
+        f"{sizes.questions} questions in each context ({sizes.two_hop} with two hops, {sizes.masked} answers and {sizes.described} descriptions under masking), {sizes.traced} traced texts. {ONE_RUN}"
     )
-    console.print(
+    say(
+        console,
         f"Open {into}/claims.md for all numbers and rules, {into}/figures for the figures, {into}/README.md for what else is there.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
     )

@@ -1,11 +1,10 @@
 """`floatlens doctor`: whether a model can be traced, and what that takes, before any heavy work."""
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from floatlens.errors import Refusal
+from floatlens.terminal import make_console
 
 
 def doctor(
@@ -44,7 +43,7 @@ def doctor(
     size = trace_estimate(
         found.config, [length], steps, kept, itemsize=4 if dtype == "float32" else 2, autoregressive=found.sampler == "autoregressive"
     )
-    table = Table(show_header=False, title=escape(found.name), title_justify="left")
+    table = Table(show_header=False, title=found.name, title_justify="left")
     blocks = f" in blocks of {found.block_length}" if found.block_length else ""
     rows = {
         "can be traced": "no" if found.obstacle else "yes",
@@ -58,7 +57,7 @@ def doctor(
         "a trace takes": f"at most {size_in_words(size.disk)} on disk, {size_in_words(size.memory_if_streamed)} of memory besides the model, for {length} tokens and {steps} steps",
     }
     for name, value in rows.items():
-        table.add_row(name, escape(value))
-    Console(emoji=False).print(table)
+        table.add_row(name, value)
+    make_console().print(table)
     if found.obstacle:
         raise Refusal(found.obstacle)

@@ -1,16 +1,22 @@
 """`floatlens eval`: ask models questions under several conditions, and say what came out."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
 from floatlens.cli.name_value import sampler_options
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal
 from floatlens.seeds import LARGEST_SEED
+from floatlens.terminal import make_console, say
+
+if TYPE_CHECKING:
+    from floatlens.tasks.conditions import Condition
+    from floatlens.tasks.registry import Task
 
 
 def evaluate(
@@ -66,6 +72,11 @@ def evaluate(
         help="Run the programs that models write for humaneval, each isolated: no network, no files, bounded time and memory.",
     ),
     trace: int = typer.Option(0, min=0, help="Also record traces of the first questions, in every --context."),
+    allow_unknown: bool = typer.Option(
+        False,
+        "--allow-unknown",
+        help="Go on where a model's tokenizer does not know words of the questions or answers, instead of refusing.",
+    ),
     raw: bool = typer.Option(False, help="Leave the chat template out."),
     dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
     device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
@@ -102,7 +113,7 @@ def evaluate(
     from floatlens.tasks.recording import record
     from floatlens.tasks.registry import load_task
 
-    console = Console(emoji=False)
+    console = make_console()
     refuse_place(into)
     if len({Path(name).name for name in model}) < len(model):
         raise Refusal(
@@ -147,6 +158,8 @@ def evaluate(
     examined = [examine(name, dtype=dtype, trust_remote_code=trust_remote_code, block_length=blocks.get(name)) for name in model]
     for found in examined if likelihood else []:
         refuse_without_likelihood(found)
+    for found in () if allow_unknown else examined:
+        refuse_unreadable(found.name, found.tokenizer, chosen, planned, likelihood=likelihood, chat=False if raw else None)
     if sampler and all(found.sampler in (None, "autoregressive") for found in examined):
         raise Refusal(f"--sampler {sampler} is a loop of diffusion models, and none of these can be run by it. Leave it out.")
     loops = [found.sampler if found.sampler in (None, "autoregressive") else sampler or found.sampler for found in examined]
@@ -179,6 +192,7 @@ def evaluate(
                     seed=seed,
                     likelihood=likelihood,
                     chat=chat,
+                    allow_unknown=allow_unknown,
                     keep=unfinished.kept,
                     sampler=loop,
                     **share,
@@ -213,6 +227,25 @@ def _block_lengths(texts: Sequence[str], models: Sequence[str]) -> dict[str, int
     return lengths
 
 
+def refuse_unreadable(
+    name: str, tokenizer: Any, task: "Task", conditions: "Sequence[Condition]", *, likelihood: bool, chat: bool | None
+) -> None:
+    """Refuse questions that a model cannot read, before any weights are."""
+    from floatlens.models.prompts import encode
+    from floatlens.tasks.contexts import arrange
+    from floatlens.tasks.readable import refuse_unknown_tokens
+    from floatlens.tasks.wording import put
+
+    if tokenizer is None:
+        return
+    contexts = dict.fromkeys(condition.context for condition in conditions)
+    prompts = [put(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
+    encoded = [encode(prompt, tokenizer, chat=chat) for prompt in prompts]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Caution)  # said when the model is asked
+        refuse_unknown_tokens(name, tokenizer, task.samples, encoded, task.wording, likelihood=likelihood)
+
+
 def counted(count: int, what: str) -> str:
     """A number of things, in words.
 
@@ -224,9 +257,6 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def say(console: Console, sentence: str) -> None:
-    """A sentence as it is, on one line."""
-    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def context_texts(contexts: Sequence[str], levels: str | None, passages: int | None) -> list[str]:

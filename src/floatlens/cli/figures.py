@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
 from floatlens.errors import Refusal
+from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def figures(
     from floatlens.report.figures.style import refuse_unknown_formats
     from floatlens.trace.trace import open_trace
 
-    console = Console(emoji=False)
+    console = make_console()
     formats = [one.strip() for one in format_.split(",") if one.strip()]
     refuse_unknown_formats(formats)
     refuse_unknown_rule(rule, eps)
@@ -86,11 +86,11 @@ def figures(
         if not written:
             raise Refusal(f"No figure could be drawn. {' '.join(left_out)}")
     for file in written:
-        console.print(str(output / file.name), markup=False, highlight=False, soft_wrap=True)
+        say(console, str(output / file.name))
     if left_out:
-        console.print("Left out:", highlight=False)
+        say(console, "Left out:")
     for line in left_out:
-        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"  {line}")
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

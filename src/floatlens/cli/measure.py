@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
 from floatlens.errors import Refusal
+from floatlens.terminal import make_console, visible
 
 if TYPE_CHECKING:
     from floatlens.trace.trace import Trace
@@ -66,9 +66,9 @@ def _measure(trace: "Trace", rule: str, eps: float | None, gold: str | None, gro
     summary = measure_trace(trace, rule=rule, eps=eps, gold=gold)
     findings = [one for one in summary.findings(by_layer=by_layer) if group is None or one.group in (group, "")]
     if how == "table":
-        tables.print_findings(Console(emoji=False), summary, findings, [group] if group else groups)
+        tables.print_findings(make_console(), summary, findings, [group] if group else groups)
     else:
-        typer.echo(tables.as_csv(findings) if how == "csv" else tables.as_json(summary.about, findings, summary.skipped))
+        typer.echo(visible(tables.as_csv(findings)) if how == "csv" else tables.as_json(summary.about, findings, summary.skipped))
 
 
 def _compare(paths: list[str], traces: list["Trace"], rule: str, eps: float | None, paired: bool, how: str) -> None:
@@ -79,7 +79,7 @@ def _compare(paths: list[str], traces: list["Trace"], rule: str, eps: float | No
     contrasts, skipped = compare_traces(a, b, rule=rule, eps=eps, paired=paired)
     names = (f"{a.attributes['model']} ({paths[0]})", f"{b.attributes['model']} ({paths[1]})")
     if how == "table":
-        tables.print_contrasts(Console(emoji=False), names, contrasts, skipped, paired)
+        tables.print_contrasts(make_console(), names, contrasts, skipped, paired)
     else:
         about = {"a": names[0], "b": names[1], "rule": rule, "paired": paired}
-        typer.echo(tables.as_csv(contrasts) if how == "csv" else tables.as_json(about, contrasts, skipped))
+        typer.echo(visible(tables.as_csv(contrasts)) if how == "csv" else tables.as_json(about, contrasts, skipped))

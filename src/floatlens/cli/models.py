@@ -1,7 +1,8 @@
 """`floatlens models`: the families, what is bundled, and how each is known to be right."""
 
-from rich.console import Console
 from rich.table import Table
+
+from floatlens.terminal import make_console
 
 
 def models() -> None:
@@ -12,7 +13,7 @@ def models() -> None:
     from floatlens.models.checkpoint import BUNDLED
     from floatlens.models.families import FAMILIES
 
-    console = Console(emoji=False)
+    console = make_console()
     table = Table(title="Families", title_justify="left", show_lines=True)
     for heading in ("family", "models", "runs as", "checked by"):
         table.add_column(heading, overflow="fold")

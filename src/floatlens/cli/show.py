@@ -1,7 +1,8 @@
 """`floatlens show`: a trace in the terminal."""
 
 import typer
-from rich.console import Console
+
+from floatlens.terminal import make_console
 
 
 def show(
@@ -18,4 +19,4 @@ def show(
     from floatlens.report.terminal import print_trace
     from floatlens.trace.trace import open_trace
 
-    print_trace(Console(emoji=False), open_trace(path), path, sample, group, prompt, top)
+    print_trace(make_console(), open_trace(path), path, sample, group, prompt, top)

@@ -1,18 +1,13 @@
 """`floatlens trace`: load a model, write after each prompt, and store where it looked."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
 from floatlens.seeds import LARGEST_SEED
-
-if TYPE_CHECKING:
-    from floatlens.models.prompts import Prompt
+from floatlens.terminal import make_console, say
 
 
 def trace(
@@ -59,11 +54,12 @@ def trace(
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
     from floatlens.models.prompts import Prompt
+    from floatlens.tasks.readers.prompts import read_prompts
     from floatlens.trace.estimate import estimate, seconds, size_in_words
     from floatlens.trace.run import region_names
     from floatlens.trace.schema import make_detail
 
-    console = Console(emoji=False)
+    console = make_console()
     refuse_place(output)
     prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
     if not prompts:
@@ -106,7 +102,7 @@ def trace(
         taken = lm.steps_at_most(encoded, lm.options(encoded, gen_length, steps, sampler, options))
     own = lm.sampler is None and sampler is None
     size = estimate(lm, encoded, gen_length, taken, final_detail, region_names(encoded), batch_size, intervention, own)
-    console.print(size.sentence(seconds(lm, size) if lm.sampler is not None else None), highlight=False, soft_wrap=True)
+    say(console, size.sentence(seconds(lm, size) if lm.sampler is not None else None))
     trace_ = lm.trace(
         prompts,
         gen_length=gen_length,
@@ -125,53 +121,15 @@ def trace(
     )
     stored = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     for number in range(min(len(trace_), 3)):
-        console.print(f"{number}: {trace_.completion(number)!r}", markup=False, highlight=False)
+        console.print(f"{number}: {trace_.completion(number)!r}")
     if len(trace_) > 3:
         console.print(f"... and {len(trace_) - 3} more")
-    console.print(
-        f"Wrote {output} ({size_in_words(stored)}). Look at it: floatlens show {output}", markup=False, highlight=False, soft_wrap=True
-    )
+    say(console, f"Wrote {output} ({size_in_words(stored)}). Look at it: floatlens show {output}")
 
 
 def detail_of(text: str) -> str | dict[str, str]:
     """A preset by name, or name=value pairs."""
     return text if "=" not in text else dict(pairs(text.split(","), "--detail"))
-
-
-def read_prompts(file: Path, limit: int | None = None) -> "list[Prompt]":
-    """Prompts from JSON lines."""
-    from floatlens.models.prompts import Prompt
-
-    if not file.is_file():
-        raise Refusal(f"There is no file {file}.")
-    prompts = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        if limit is not None and len(prompts) == limit:
-            break
-        try:
-            said: Any = json.loads(line)
-        except ValueError as error:
-            raise Refusal(f"{file}, line {number} is not JSON: {error}.") from None
-        if isinstance(said, str):
-            said = {"prompt": said}
-        if not isinstance(said, dict) or not isinstance(said.get("prompt"), str):
-            raise Refusal(f'{file}, line {number}: a line is a string or an object with "prompt", a string.')
-        regions = said.get("regions", {})
-        if not isinstance(regions, dict) or not all(_is_span(span) for span in regions.values()):
-            raise Refusal(f'{file}, line {number}: "regions" maps names to [start, stop] in characters of the prompt.')
-        try:
-            prompts.append(Prompt(said["prompt"], {name: (span[0], span[1]) for name, span in regions.items()}))
-        except Refusal as refusal:
-            raise Refusal(f"{file}, line {number}: {refusal}") from None
-    if not prompts:
-        raise Refusal(f"{file} holds no prompts.")
-    return prompts
-
-
-def _is_span(span: Any) -> bool:
-    return isinstance(span, list) and len(span) == 2 and all(isinstance(edge, int) for edge in span)
 
 
 def _layer_and_head(text: str) -> tuple[int, int]:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from floatlens.errors import Refusal
+from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
     from floatlens.training.recipe import Recipe
@@ -53,18 +53,18 @@ def train(
     folder = into or Path("twins-smoke" if smoke else "twins")
     refuse_folder_to_fill(folder)
     kinds = [kind for kind in KINDS if not only or kind in only]
-    console = Console(emoji=False)
+    console = make_console()
     takes = TAKES[named] if recipe is None else "how long depends on the recipe"
-    _say(console, f"Training {', '.join(f'twin-{kind}' for kind in kinds)} into {folder}: {chosen.updates:,} updates each, {takes}.")
-    _say(console, f"{_threads(torch.get_num_threads())}; the same weights come out again with as many only.")
+    say(console, f"Training {', '.join(f'twin-{kind}' for kind in kinds)} into {folder}: {chosen.updates:,} updates each, {takes}.")
+    say(console, f"{_threads(torch.get_num_threads())}; the same weights come out again with as many only.")
     summary = Table(title="Trained", title_justify="left")
     for heading in ("twin", "updates", "first loss", "last loss", f"right of {QUESTIONS} questions (ignoring the person)"):
         summary.add_column(heading, overflow="fold")
     for kind in kinds:
-        summary.add_row(*map(escape, _trained(console, kind, folder, chosen)))
+        summary.add_row(*_trained(console, kind, folder, chosen))
     console.print(summary)
     last = folder / f"twin-{kinds[-1]}"
-    _say(console, f'Next: lm = fl.load("{last}") in Python, floatlens doctor {last}, and {last / "README.md"}, its model card.')
+    say(console, f'Next: lm = fl.load("{last}") in Python, floatlens doctor {last}, and {last / "README.md"}, its model card.')
 
 
 def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> list[str]:
@@ -81,8 +81,8 @@ def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> lis
         raise Refusal(f"{twin} is there already, but {run} does not hold its training. Choose another folder (--into).")
     if done:
         rest = "is trained already" if done == recipe.updates else f"goes on from update {done:,} of {recipe.updates:,}"
-        _say(console, f"twin-{kind} {rest}.")
-    finished = train_twin(kind, run, recipe, report=lambda entry: _say(console, _line(kind, entry, recipe.updates, ignoring)))
+        say(console, f"twin-{kind} {rest}.")
+    finished = train_twin(kind, run, recipe, report=lambda entry: say(console, _line(kind, entry, recipe.updates, ignoring)))
     log = finished.standing.log
     if not twin.exists():
         write_twin(twin, kind, recipe, finished.model, log, threads=finished.standing.threads)
@@ -102,7 +102,3 @@ def _scores(entry: dict[str, Any], ignoring: dict[str, float]) -> list[str]:
 
 def _threads(count: int) -> str:
     return f"torch runs {count} thread{'' if count == 1 else 's'} (OMP_NUM_THREADS sets how many; the bundled twins were trained with 1)"
-
-
-def _say(console: Console, sentence: str) -> None:
-    console.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -1,7 +1,7 @@
 """`floatlens verify`: is what floatlens wrote still what it was?"""
 
 import typer
-from rich.console import Console
+from floatlens.terminal import make_console
 
 DAMAGED = 1
 
@@ -21,7 +21,7 @@ def verify(
     """
     from floatlens.trace import verification
 
-    console = Console(emoji=False)
+    console = make_console()
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

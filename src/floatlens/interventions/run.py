@@ -4,6 +4,7 @@
 here, by model. Interventions come from one place at a time: a second context for the same model, or `intervention=` inside one, is refused.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ import xarray as xr
 from floatlens.capture.edits import Edit, describe
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.options import AutoregressiveOptions, Options
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal
 from floatlens.interventions.running import Reported, Running
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import KINDS, to_text
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 AnyIntervention = Intervention | Edit | Sequence[Intervention | Edit]
 """What `intervention=` takes: an intervention, an edit that is a plain function, or several of them, which act one after the other."""
+
+
+NOTHING_REMOVED = (
+    "the intervention removed no attention in any step, so this is the untouched model. "
+    "Its steps may lie behind the last one, its threshold above every key, or the text be over after its first step."
+)
+"""What is said of a run in which interventions did nothing."""
 
 
 @dataclass(eq=False)
@@ -52,6 +60,12 @@ class InterventionRun:
         if all("shortfall" not in step for sample in self._samples for step in sample):
             raise Refusal("Only a control of equal mass can fall short: RandomKeys(..., equal='mass').")
         return self._joined("shortfall")
+
+    def say_if_nothing_was_removed(self) -> None:
+        """Warn where interventions ran and removed nothing. Of plain functions this says little: they may move attention without removing any."""
+        steps = [report["removed"][1] for sample in self._samples for report in sample]
+        if steps and all(isinstance(one, Intervention) for one in self.interventions) and not any(np.nansum(step) for step in steps):
+            warnings.warn(f"{' and '.join(self.names)}: {NOTHING_REMOVED}", Caution, stacklevel=4)
 
     def start_batch(self, canvas: Canvas, options: Options) -> Running:
         """The interventions on another batch that a loop of floatlens writes."""

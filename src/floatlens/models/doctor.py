@@ -39,6 +39,7 @@ class Examination:
     first_token: str
     end_tokens: str
     obstacle: str | None
+    tokenizer: Any = None
 
 
 def examine(
@@ -83,6 +84,7 @@ def examine(
         first_token=_first_token(tokenizer),
         end_tokens=", ".join(_named(tokenizer, token) for token in blueprint.end_tokens) or "none",
         obstacle=_obstacle(module, checkpoint, blueprint),
+        tokenizer=tokenizer,
     )
 
 

@@ -26,6 +26,7 @@ from floatlens.errors import Refusal
 from floatlens.interventions.run import AnyIntervention, InterventionRun, intervening, run_of
 from floatlens.models.fitting import refuse_unfit_prompts
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
+from floatlens.models.unknown_tokens import say_what_is_unknown
 from floatlens.models.writing import Generation, write, write_by_itself
 from floatlens.seeds import seeds_of
 
@@ -121,6 +122,7 @@ class LanguageModel:
             Those of the sampler: temperature, threshold, block_length, ... An unknown one is refused, with the list.
         """
         encoded = [self.encode(prompt, chat=chat) for prompt in as_list(prompts)]
+        say_what_is_unknown(self, encoded)
         refuse_batch_size(batch_size)
         under = run_of(self, intervention)
         seeds = seeds_of(seed, len(encoded))

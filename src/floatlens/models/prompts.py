@@ -180,8 +180,9 @@ def _tokenised(
     suffix: Sequence[int] = (),
 ) -> EncodedPrompt:
     """`own` are the spans that are the user's; everything else is the template's."""
-    if any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise Refusal(f"The prompt holds half a character (a lone surrogate), which no tokenizer can read: {shown(text)!r}. Remove it.")
+    half = next((number for number, letter in enumerate(text, 1) if "\ud800" <= letter <= "\udfff"), None)
+    if half is not None:
+        raise Refusal(f"Character {half} of the prompt is half of a surrogate pair, which no tokenizer can read. Write the text as UTF-8.")
     with in_a_sentence("The tokenizer cannot read the prompt", "Fetch its files again, or give token ids."):
         encoded = tokenizer(
             text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False

@@ -57,6 +57,8 @@ def write(
             for sample, prompt in enumerate(batch):
                 removed = None if running is None else running.mean_removed(sample)
                 written.append(_generation(lm, prompt, _written_tokens(canvas, sample), taken[sample], removed))
+    if under is not None:
+        under.say_if_nothing_was_removed()
     return written
 
 
@@ -80,6 +82,8 @@ def write_by_itself(
             removed = None if running is None else running.mean_removed(0)
             written.append(_generation(lm, prompt, tokens[len(prompt.tokens) :], 0, removed))
             advance(1)
+    if under is not None:
+        under.say_if_nothing_was_removed()
     return written
 
 

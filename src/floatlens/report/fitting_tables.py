@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from floatlens.report.tables import narrow_table
+from floatlens.terminal import visible
 
 ANY_WIDTH = 10_000
 
@@ -51,7 +52,7 @@ def print_fitting(console: Console, tables: Sequence[tuple[str, Sequence[Column]
     while optional and not all(_fits(console, _table(columns, left_out)) for _, columns in tables):
         left_out.insert(0, optional.pop())
     for title, columns in tables:
-        console.print(Text(title, style="bold"), highlight=False)
+        console.print(Text(visible(title), style="bold"), highlight=False)
         table = _table(columns, left_out)
         console.print(table if _fits(console, table) else _table(columns, left_out, stacked=True), highlight=False)
         console.print()
@@ -65,7 +66,7 @@ def _table(columns: Sequence[Column], left_out: Sequence[str], stacked: bool = F
     for place, column in enumerate(shown):
         table.add_column(column.heading, no_wrap=place > 0, overflow="fold", justify="right" if column.right else "left", vertical="top")
     for cells in zip(*(column.cells for column in shown), strict=True):
-        table.add_row(*(Text(cell.replace(" [", "\n[") if stacked else cell) for cell in cells))
+        table.add_row(*(Text(visible(cell.replace(" [", "\n[") if stacked else cell)) for cell in cells))
     return table
 
 

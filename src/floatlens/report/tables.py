@@ -15,6 +15,7 @@ from rich.text import Text
 
 from floatlens.measures.comparison import Contrast
 from floatlens.measures.summary import Finding, Summary
+from floatlens.terminal import on_one_line
 
 
 def print_findings(console: Console, summary: Summary, findings: Sequence[Finding], groups: Sequence[str]) -> None:
@@ -60,7 +61,7 @@ def _table(title: str, findings: Sequence[Finding], notes: list[str]) -> Table:
             cells = (
                 [with_interval(whole.value, whole.low, whole.high) + note_mark(whole.reason, notes), number(whole.null)] if whole else []
             )
-            name = f"  {part}" if part else _named(measure, unit)
+            name = f"  {on_one_line(part)}" if part else _named(measure, unit)
             table.add_row(Text(name), *cells, *(number(one.value) if one else "" for one in thirds))
     return table
 
@@ -128,7 +129,7 @@ def as_csv(rows: Sequence[Finding] | Sequence[Contrast]) -> str:
 def as_json(about: dict[str, Any], rows: Sequence[Finding] | Sequence[Contrast], skipped: dict[str, str]) -> str:
     """What was measured, the numbers (null where there is none), and what was left out and why."""
     numbers = [{name: None if _is_nan(value) else value for name, value in asdict(row).items()} for row in rows]
-    return json.dumps({**about, "findings": numbers, "skipped": skipped}, indent=1, ensure_ascii=False)
+    return json.dumps({**about, "findings": numbers, "skipped": skipped}, indent=1)  # ASCII: valid in every encoding, inert in a terminal
 
 
 def note_mark(reason: str, notes: list[str]) -> str:

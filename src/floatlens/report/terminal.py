@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from floatlens.errors import Refusal
+from floatlens.terminal import on_one_line
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT
 from floatlens.trace.trace import Trace
 
@@ -39,11 +40,13 @@ def print_trace(console: Console, trace: Trace, path: str, sample: int, group: s
 
 def _heading(trace: Trace, path: str, sample: int, own: xr.Dataset) -> Text:
     said = trace.attributes
-    edited = ", edited" if said["edits"] else ""
+    edited = f", edited by {on_one_line(' and '.join(said['edits']))}" if said["edits"] else ""
+    if "removed" in own and not own["removed"].sum():
+        edited += ", which removed nothing"
     text = Text()
-    text.append(f"{Path(path).name}", style="bold")
+    text.append(on_one_line(Path(path).name), style="bold")
     text.append(
-        f"  {said['model']} ({said['family']}, {said['dtype']}, seed {said['seed']}{edited}), sample {sample} of {len(trace)}: {own.sizes['step']} steps, "
+        f"  {on_one_line(said['model'])} ({said['family']}, {said['dtype']}, seed {said['seed']}{edited}), sample {sample} of {len(trace)}: {own.sizes['step']} steps, "
         f"{said['layers']} layers, {said['heads']} heads, {own.sizes['position']} tokens\n"
     )
     return text
@@ -63,19 +66,15 @@ def _print_canvas(console: Console, trace: Trace, sample: int, own: xr.Dataset, 
             if state == NOTHING:
                 continue
             token = final[position] if state == COMMITTED_NOW else before[position]
-            line.append("░" if state == MASKED else _visible(token), style=_STYLES[state])
+            line.append("░" if state == MASKED else on_one_line(token), style=_STYLES[state])
         console.print(line, soft_wrap=False, overflow="fold")
     if every > 1:
         console.print(f"(every {every}th of {len(states)} steps)", style="dim")
     console.print()
 
 
-def _visible(token: str) -> str:
-    return token.replace("\n", "⏎").replace("\t", "⇥")
-
-
 def _short(token: str) -> str:
-    shown = _visible(token)
+    shown = on_one_line(token)
     return shown if len(shown) <= _TOKEN_WIDTH else shown[: _TOKEN_WIDTH - 1] + "…"
 
 

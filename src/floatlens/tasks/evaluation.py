@@ -6,6 +6,7 @@ by `sample`. The exact prompt is in the table, and so is what had to be cut for 
 Decided here: samples run in the order of their longest prompt in characters, so that a batch holds prompts of similar length, the same ones in every condition
 and for every model; the rows come in the order in which samples and conditions were given. A sample that cannot be run stops the evaluation, with its id: none is dropped. All prompts and answers are
 looked at before the model runs, so that what does not fit is refused at once.
+Refused as well, unless `allow_unknown` is given: questions and answers that the model's tokenizer does not know (`readable`). An intervention that removed nothing in a whole condition is said.
 
 Columns: `model`, `sample`, `context` (as text), `kind` and `level` (what is varied, and its number where it has one), `intervention` and `control` ("" without), `prompt`,
 `prediction` (what was extracted), `answer` (the first of those that count, whose likelihood is taken), `accuracy`, `exact_match`, `f1`, `log_likelihood`, `log_likelihood_error`,
@@ -13,7 +14,9 @@ Columns: `model`, `sample`, `context` (as text), `kind` and `level` (what is var
 `passages_cut`, `gold_cut`, `gen_length`. What was not asked for, or does not exist, is null: likelihoods without `likelihood=True`, shares without an intervention, the F1 of a number.
 """
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import isfunction
@@ -22,7 +25,8 @@ from typing import Any
 
 import polars as pl
 
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal
+from floatlens.interventions.run import NOTHING_REMOVED
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import to_text
 from floatlens.models.language_model import LanguageModel, refuse_batch_size
@@ -41,6 +45,7 @@ from floatlens.tasks.likelihood import (
     refuse_without_likelihood,
     refuse_without_room,
 )
+from floatlens.tasks.readable import refuse_unknown_tokens
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import Scorer, score_text
 from floatlens.tasks.wording import QA_WORDING, Fitted, Wording, fit, put
@@ -119,6 +124,7 @@ def evaluate(
     likelihood: bool = False,
     draws: int = DRAWS,
     chat: bool | None = None,
+    allow_unknown: bool = False,
     keep: Path | None = None,
     progress: bool = True,
     **options: Any,
@@ -147,6 +153,8 @@ def evaluate(
         Whether the log-likelihood of the first answer is taken as well, and from how many mask sets at most.
     chat
         Whether prompts go through the chat template; by default where there is one.
+    allow_unknown
+        Go on where the tokenizer does not know parts of the prompts or answers, with a warning instead of a refusal.
     keep
         A folder for conditions that are done: the same call after one that was stopped goes on from them. By default nothing is kept.
     progress
@@ -183,9 +191,11 @@ def evaluate(
     fitted = {}
     for context, length in dict.fromkeys((condition.context, settings.length_for(condition)) for condition in conditions):
         fitted[context, length] = _fit_all(lm, samples, shown[context], length, settings)
+    encoded = [one.encoded for prompts in fitted.values() for one in prompts]
+    refuse_unknown_tokens(lm.name, lm.tokenizer, samples, encoded, wording, likelihood=likelihood, allow_unknown=allow_unknown)
     tables: list[pl.DataFrame] = []
     model = "" if keep is None else fingerprint(lm)
-    with progress_bar(len(conditions) * len(samples), f"Asking {lm.name}", show=progress) as advance:
+    with _cautions_kept_back(), progress_bar(len(conditions) * len(samples), f"Asking {lm.name}", show=progress) as advance:
         for condition in conditions:
             prompts = fitted[condition.context, settings.length_for(condition)]
             asked = [(sample.id, one.encoded.text, *sample.answers) for sample, one in zip(samples, prompts, strict=True)]
@@ -196,7 +206,23 @@ def evaluate(
             else:
                 advance(len(samples))
             tables.append(rows)
+    for condition, rows in zip(conditions, tables, strict=True):
+        if condition.acting is not None and _nothing_removed(rows):
+            warnings.warn(f"{lm.name}, {condition.name}: {NOTHING_REMOVED}", Caution, stacklevel=2)
     return pl.concat(tables)
+
+
+@contextmanager
+def _cautions_kept_back() -> Iterator[None]:
+    """What single batches would be warned of is said once, of the whole evaluation."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Caution)
+        yield
+
+
+def _nothing_removed(rows: pl.DataFrame) -> bool:
+    """Whether an intervention left all answers of a condition, and their likelihoods, as they were."""
+    return not (rows["removed"].fill_null(0).sum() or rows["likelihood_removed"].fill_null(0).sum())
 
 
 def _fit_all(

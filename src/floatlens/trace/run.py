@@ -25,6 +25,7 @@ from floatlens.interventions.run import AnyIntervention, InterventionRun, run_of
 from floatlens.models.language_model import LanguageModel, as_list, described, refuse_batch_size
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt
 from floatlens.models.tokenizing import special_tokens, token_text
+from floatlens.models.unknown_tokens import say_what_is_unknown
 from floatlens.progress import progress_bar
 from floatlens.seeds import refuse_seed
 from floatlens.trace.estimate import estimate, refuse_too_large
@@ -67,6 +68,7 @@ def record_trace(
             f"{type(lm.module).__name__} has no config that names its layers and heads, so it cannot be traced; fl.tap can watch it."
         )
     encoded = [lm.encode(prompt, chat=chat) for prompt in as_list(prompts)]
+    say_what_is_unknown(lm, encoded)
     kept = make_detail(detail, groups, top_keys, patterns, autoregressive=lm.sampler == "autoregressive")
     _refuse_missing_heads(lm, kept)
     own = lm.sampler is None and sampler is None
@@ -103,6 +105,8 @@ def record_trace(
                 for at, sample in enumerate(samples):
                     _finish(lm, sample, canvas, at, favourites[at], {name: rows[at] for name, rows in inside.items()})
                 seen = _layer_facts(facts)
+        if under is not None:
+            under.say_if_nothing_was_removed()
         return stores.finish({**said, **seen})
     finally:
         stores.abandon()

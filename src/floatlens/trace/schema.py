@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from floatlens.capture.reducers import MOST_TOP_KEYS, as_pairs, is_whole
 from floatlens.errors import Refusal
 
 SCHEMA_VERSION = 1
@@ -124,6 +125,10 @@ def make_detail(
     Traceback (most recent call last):
     floatlens.errors.Refusal: detail does not know 'masses'. It knows: mass, halves, entropy, geometry, norms, flow, top_keys.
     """
+    if not isinstance(detail, str | Mapping):
+        raise Refusal(
+            f"detail={detail!r} is not known; choose one of {', '.join(PRESETS)}, or a dictionary over the default, such as {{'norms': 'off'}}."
+        )
     if isinstance(detail, str):
         if detail not in PRESETS:
             raise Refusal(f"detail={detail!r} is not known; choose one of {', '.join(PRESETS)}, or name what is kept: mass=head,norms=off.")
@@ -135,12 +140,15 @@ def make_detail(
             if value not in ("head", "layer", "off"):
                 raise Refusal(f"detail={{{name!r}: {value!r}}}: it is kept per 'head', per 'layer' or 'off'.")
         kept = {**_DEFAULT, **detail}
-    if all(value == "off" for value in kept.values()) and not patterns:
+    pairs = sorted(as_pairs(patterns))
+    if all(value == "off" for value in kept.values()) and not pairs:
         raise Refusal("detail switches everything off, so there would be no attention in the trace; keep something, or use lm.generate.")
     if kept["top_keys"] == "layer":
         raise Refusal("Favourite keys are those of a head; detail={'top_keys': ...} is 'head' or 'off'.")
-    if top_keys < 1:
-        raise Refusal(f"top_keys={top_keys}: keep at least one, or switch them off with detail={{'top_keys': 'off'}}.")
+    if not is_whole(top_keys) or not 1 <= top_keys <= MOST_TOP_KEYS:
+        raise Refusal(f"top_keys={top_keys!r}: keep 1 to {MOST_TOP_KEYS}, or switch them off with detail={{'top_keys': 'off'}}.")
+    if groups is not None and (isinstance(groups, str) or not isinstance(groups, Sequence)):
+        raise Refusal(f"groups={groups!r} must be a list of query groups, such as ['masked', 'predicting'].")
     known = ("predicting", "prompt") if autoregressive else ("masked", "unmasked", "predicting", "prompt")
     chosen = tuple(groups) if groups is not None else known[:1] if autoregressive else known[:3]
     for name in chosen:
@@ -148,7 +156,6 @@ def make_detail(
             raise Refusal(f"There is no query group {name!r} here; the groups are {', '.join(known)}.")
     if not chosen or len(set(chosen)) < len(chosen):
         raise Refusal("groups must name at least one query group, and each only once.")
-    pairs = sorted((int(layer), int(head)) for layer, head in patterns)
     if len(set(pairs)) < len(pairs):
         raise Refusal("patterns names a head twice; name each (layer, head) pair once.")
     return Detail(kept, chosen, top_keys, tuple(pairs))

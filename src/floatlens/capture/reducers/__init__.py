@@ -6,6 +6,8 @@ A new reducer is a new file with a class like those here, and a line in `_MAKERS
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from numbers import Integral
+from typing import Any
 
 from floatlens.capture.observation import Observation
 from floatlens.capture.reducers.entropy import Entropy, RowEntropy
@@ -21,6 +23,9 @@ from floatlens.errors import Refusal
 
 DEFAULT_KEEP = ("mass", "entropy", "geometry", "norms")
 
+MOST_TOP_KEYS = 4096
+"""How many favourite keys of a row can be kept; whoever wants more wants whole patterns."""
+
 ReducerMaker = Callable[[Observation], Reducer]
 
 _MAKERS: dict[str, ReducerMaker] = {
@@ -35,6 +40,46 @@ _MAKERS: dict[str, ReducerMaker] = {
 _TOP_KEYS = re.compile(r"top_keys:([1-9]\d*)(?:@(.+))?")
 
 
+def as_names(keep: Any) -> tuple[str, ...]:
+    """What `keep` names: one name or several.
+
+    Examples
+    --------
+    >>> as_names("mass"), as_names(["mass", "norms"])
+    (('mass',), ('mass', 'norms'))
+    """
+    names = (keep,) if isinstance(keep, str) else tuple(keep) if isinstance(keep, Iterable) else (keep,)
+    for name in names:
+        if not isinstance(name, str):
+            raise Refusal(f'keep={keep!r}: {name!r} is no name; write keep=["mass", "entropy"], or one of {_known()}.')
+    return names
+
+
+def as_pairs(patterns: Any) -> tuple[tuple[int, int], ...]:
+    """The (layer, head) pairs of `patterns`: one pair or several.
+
+    Examples
+    --------
+    >>> as_pairs((3, 0)), as_pairs([(3, 0), (11, 4)])
+    (((3, 0),), ((3, 0), (11, 4)))
+    """
+    given = list(patterns) if isinstance(patterns, Iterable) and not isinstance(patterns, str) else [patterns]
+    pairs = [tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else pair for pair in given]
+    if len(pairs) == 2 and all(map(is_whole, pairs)):
+        pairs = [tuple(pairs)]
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(is_whole(number) and number >= 0 for number in pair):
+            raise Refusal(
+                f"patterns={patterns!r}: {pair!r} is no (layer, head) pair of whole numbers from 0 on; write patterns=[(3, 0), (11, 4)]."
+            )
+    return tuple((int(layer), int(head)) for layer, head in pairs)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, numpy's included; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def reducer_makers(keep: Iterable[str]) -> list[ReducerMaker]:
     """The reducers that `keep` names.
 
@@ -47,22 +92,27 @@ def reducer_makers(keep: Iterable[str]) -> list[ReducerMaker]:
     floatlens.errors.Refusal: keep does not know 'masses'. It knows: 'mass', 'entropy', 'entropy:rows', 'flow', 'geometry', 'halves', 'norms', \
 'top_keys:K' and 'top_keys:K@group'.
     """
-    if isinstance(keep, str):
-        raise Refusal(f"keep takes a list of names; write keep=[{keep!r}].")
     makers: list[ReducerMaker] = []
-    for name in dict.fromkeys(keep):
+    for name in dict.fromkeys(as_names(keep)):
         if name in _MAKERS:
             makers.append(_MAKERS[name])
         elif match := _TOP_KEYS.fullmatch(name):
+            if len(match[1]) > 4 or int(match[1]) > MOST_TOP_KEYS:
+                raise Refusal(
+                    f"keep={name!r}: at most {MOST_TOP_KEYS} favourite keys of a row are kept. For all of a head's weights, use patterns=."
+                )
             makers.append(partial(TopKeys, count=int(match[1]), group=match[2]))
         else:
-            known = ", ".join(map(repr, _MAKERS))
-            raise Refusal(f"keep does not know {name!r}. It knows: {known}, 'top_keys:K' and 'top_keys:K@group'.")
+            raise Refusal(f"keep does not know {name!r}. It knows: {_known()}.")
     if sum(isinstance(maker, partial) for maker in makers) > 1:
         raise Refusal("keep names top_keys twice, and one would overwrite the other. Ask for the larger K, or open a tap for each.")
     if Entropy in makers and RowEntropy in makers:
         makers.remove(Entropy)  # the rows bring the means with them
     return makers
+
+
+def _known() -> str:
+    return f"{', '.join(map(repr, _MAKERS))}, 'top_keys:K' and 'top_keys:K@group'"
 
 
 def patterns_of(layer: int, patterns: Sequence[tuple[int, int]]) -> list[ReducerMaker]:

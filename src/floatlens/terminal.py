@@ -1,0 +1,97 @@
+"""What reaches the terminal: text as text, never as a command to the terminal.
+
+Prompts, tokens, names of models, files, regions and data sets, and the messages of other packages may hold escape codes, which would colour, move or hide what is printed, or
+turn it into a link. Everything that floatlens prints goes through a console made here: control characters come out as visible text (`\\x1b`, `\\u202e`), the markup of rich
+(`[red]`) is not interpreted, and a character that the terminal's encoding does not have is spelled out as well.
+
+Decided here: line breaks and tabs stay. Visible are all other control characters (C0, C1, DEL), line and paragraph separators, halves of surrogate pairs, and format characters, which change
+the direction of a text or take no room (bidirectional controls, zero-width spaces, the byte-order mark, tags, soft hyphens). The zero-width joiner and non-joiner stay: Persian, Hindi and emoji are written with them.
+"""
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line break, DEL, C1
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: str) -> str:
+    """A text with its control characters spelled out; what can be seen, line breaks and tabs stay as they are.
+
+    Examples
+    --------
+    >>> print(visible("\\x1b[31mred\\x1b[0m and \\u202eright to left, \\ud800"))
+    \\x1b[31mred\\x1b[0m and \\u202eright to left, \\ud800
+    >>> visible("Grüße,\\n中文")
+    'Grüße,\\n中文'
+    """
+    return _UNSEEN.sub(_spelled_out, text)
+
+
+def on_one_line(text: str) -> str:
+    """A text with its line breaks and tabs shown as well, for tokens and names.
+
+    Examples
+    --------
+    >>> on_one_line("one\\ntwo\\tthree")
+    'one⏎two⇥three'
+    """
+    return visible(text).replace("\n", "⏎").replace("\t", "⇥")
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """The console that everything is printed with.
+
+    Examples
+    --------
+    >>> make_console().print("[red]not red[/red], \\x1b[31mnor this")
+    [red]not red[/red], \\x1b[31mnor this
+    """
+    return _TextConsole(stderr=stderr, emoji=False, markup=False, highlight=False)
+
+
+def say(console: Console, sentence: str) -> None:
+    """Print a sentence on one line, however narrow the terminal is.
+
+    Examples
+    --------
+    >>> say(make_console(), "Wrote [link=x]results[/link].")
+    Wrote [link=x]results[/link].
+    """
+    console.print(Text(visible(sentence)), soft_wrap=True)
+
+
+def spell_out_what_cannot_be_encoded() -> None:
+    """Let standard output and error spell out what their encoding does not have, instead of failing: \\u2588 for a block where only ASCII goes."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            with contextlib.suppress(ValueError, OSError):  # a stream that is closed has nothing to say
+                reconfigure(errors="backslashreplace")
+
+
+class _TextConsole(Console):
+    """A console on which nothing but rich's own styles reaches the terminal as a code."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(visible(text), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+def _spelled_out(found: "re.Match[str]") -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
