@@ -6,6 +6,7 @@ Each try is made twice: on a trace that is opened after the damage, and on one t
 import hashlib
 import random
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,8 +117,9 @@ def pieces_swapped(file: Path, _draw: random.Random) -> list[Path]:
     """Two chunks of one shard that have the same size: every checksum is right, but the numbers are of another layer."""
     content = file.read_bytes()
     chunks = 3  # layers
-    index = np.frombuffer(content[-16 * chunks - 4 : -4], dtype="<u8") if len(content) > 16 * chunks + 4 else np.zeros(0)
-    spans = index.reshape(-1, 2).tolist()
+    spans: list[tuple[int, int]] = []
+    if len(content) > 16 * chunks + 4:
+        spans = list(struct.iter_unpack("<QQ", content[-16 * chunks - 4 : -4]))
     for at, (first, length) in enumerate(spans):
         for second, other_length in spans[at + 1 :]:
             a, b = content[first : first + length], content[second : second + length]

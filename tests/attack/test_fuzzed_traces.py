@@ -45,7 +45,7 @@ def use(run: Path) -> None:
         repr(trace)
         trace.dataset.load()
         for number in range(len(trace)):
-            trace.tokens(number), trace.prompt(number), trace.completion(number)
+            assert isinstance(trace.prompt(number) + trace.completion(number) + "".join(trace.tokens(number)), str)
     except fl.Refusal as refusal:
         if not str(refusal).endswith(".") or "\n" in str(refusal):
             raise AssertionError(f"not a sentence: {refusal}") from None
@@ -90,7 +90,7 @@ def test_mutated_metadata_are_read_or_refused(
     try:
         (run / "zarr.json").write_text(json.dumps(root))
         if protected:
-            _vouch(run, pristine)
+            _vouch(run)
         else:
             (run / "manifest.json").unlink()
         use(run)
@@ -118,7 +118,7 @@ def test_mutated_bytes_are_read_or_refused(run: Path, pristine: dict[Path, bytes
     try:
         file.write_bytes(content)
         if vouched and file.name == "zarr.json":
-            _vouch(run, pristine)
+            _vouch(run)
         use(run)
     finally:
         _put_back(run, pristine)
@@ -139,7 +139,7 @@ def test_metadata_of_another_kind_are_refused(run: Path, pristine: dict[Path, by
                 (copied / file).write_bytes(pristine[run / file])
 
 
-def _vouch(run: Path, pristine: dict[Path, bytes]) -> None:
+def _vouch(run: Path) -> None:
     (run / "manifest.json").unlink()
     write_manifest(run, "floatlens trace")
 

@@ -20,6 +20,7 @@ import pytest
 import xarray as xr
 import zarr
 from xarray.core import indexing
+from zarr.storage import LocalStore
 
 import floatlens as fl
 from floatlens.folders import write_manifest
@@ -219,7 +220,7 @@ def test_a_disk_that_fails_while_a_trace_is_read_is_a_sentence(run: Path, monkey
     async def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(zarr.storage.LocalStore, "get", fail)
+    monkeypatch.setattr(LocalStore, "get", fail)
     with pytest.raises(fl.Refusal, match=r"array mass of sample 0 cannot be read \(Input/output error\)"):
         mass.isel(layer=1).load()
     with pytest.raises(fl.Refusal, match="Input/output error"):
