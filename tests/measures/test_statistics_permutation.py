@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floatlens.errors import Refusal
-from floatlens.measures.permutation import interaction, permutation_test
-from floatlens.measures.resampling import bootstrap_difference
+from floatlens.statistics.permutation import interaction, permutation_test
+from floatlens.statistics.resampling import bootstrap_difference
 
 
 def along_samples(values: Any, *others: str) -> xr.DataArray:
@@ -156,7 +156,7 @@ def test_the_order_of_pairs_and_missing_ones_change_nothing() -> None:
 def test_many_cells_give_what_each_gives_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (along_samples(values, "head") for values in np.random.default_rng(0).standard_normal((2, 9, 7)))
     whole = permutation_test(a, b, paired=False, draws=99)
-    monkeypatch.setattr("floatlens.measures.permutation.NUMBERS_AT_ONCE", 250)
+    monkeypatch.setattr("floatlens.statistics.permutation.NUMBERS_AT_ONCE", 250)
     xr.testing.assert_identical(permutation_test(a, b, paired=False, draws=99), whole)
 
 

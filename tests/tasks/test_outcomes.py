@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.permutation import interaction
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
+from floatlens.statistics.permutation import interaction
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.tasks.outcomes import Outcome, as_table, summarise
 
 RANDOM = np.random.default_rng(5)

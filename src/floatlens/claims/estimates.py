@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 
 UNSEEN = 3
 """Of n samples that all agree, so many of n others may disagree and, one time in twenty, remain unseen."""

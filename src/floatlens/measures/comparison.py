@@ -11,10 +11,10 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.catalogue import ON_RECTANGLE, RANGES
-from floatlens.measures.permutation import permutation_test
 from floatlens.measures.prompts import prompts_of
-from floatlens.measures.resampling import bootstrap, bootstrap_difference
 from floatlens.measures.summary import Summary, measure_trace, over_depth
+from floatlens.statistics.permutation import permutation_test
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference
 from floatlens.trace.trace import Trace
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import refuse_unlike
+from floatlens.statistics.by_prompt import refuse_unlike
 
 Places = str | Sequence[float] | np.ndarray | xr.DataArray
 """Where along an axis values stand: the name of a coordinate, or numbers."""

@@ -1,7 +1,7 @@
 """What evaluations come to: means, gains, damage, interactions and slopes, each with an interval over samples.
 
 Takes tables of `floatlens.tasks.evaluation.evaluate`, one or several (of several models, say), and gives `Outcome`s: one number each, with what it is of. All of them are paired by
-sample, and all intervals are those of `floatlens.measures.resampling`: the sample is what is drawn, never a row.
+sample, and all intervals are those of `floatlens.statistics.resampling`: the sample is what is drawn, never a row.
 
 | quantity | what it is |
 |---|---|
@@ -29,9 +29,9 @@ import polars as pl
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.permutation import interaction
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.measures.slopes import slope_over
+from floatlens.statistics.permutation import interaction
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.tasks.contexts import ClosedBook, GoldOnly
 
 OUTCOMES = ("accuracy", "exact_match", "f1", "log_likelihood")
@@ -114,7 +114,7 @@ def summarise(
     reference
         The context that gains are counted from.
     draws, level, seed
-        As for `floatlens.measures.resampling.bootstrap`.
+        As for `floatlens.statistics.resampling.bootstrap`.
 
     Examples
     --------

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
-from floatlens.measures.resampling import bootstrap
 from floatlens.report.figures.places import KINDS, Series, label_places, place_of
 from floatlens.report.figures.style import (
     BLUE,
@@ -37,6 +36,7 @@ from floatlens.report.figures.style import (
     wrapped,
 )
 from floatlens.report.model_names import short_names
+from floatlens.statistics.resampling import bootstrap
 from floatlens.tasks.outcomes import BRACKETS
 
 LOOKS = (Look(BLUE, "o"), Look(ORANGE, "s", "--"), Look(GREEN, "^", ":"), Look(PURPLE, "D", "-."), Look(SKY, "v"))

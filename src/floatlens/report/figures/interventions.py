@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
-from floatlens.measures.resampling import bootstrap
 from floatlens.report.figures.masking import KINDS
 from floatlens.report.figures.places import label_places, place_of
 from floatlens.report.figures.style import (
@@ -34,6 +33,7 @@ from floatlens.report.figures.style import (
     wrapped,
 )
 from floatlens.report.model_names import short_names
+from floatlens.statistics.resampling import bootstrap
 from floatlens.tasks.outcomes import Outcome
 
 CONTROLS = {

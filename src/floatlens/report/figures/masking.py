@@ -21,8 +21,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import Labels
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.report.figures.style import (
     BLACK,
     BLUE,
@@ -38,6 +36,8 @@ from floatlens.report.figures.style import (
     panels,
 )
 from floatlens.report.figures.subject import joined
+from floatlens.statistics.by_prompt import Labels
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 
 KINDS = {
     "anchors": ("anchors masked", Look(BLUE, "o")),

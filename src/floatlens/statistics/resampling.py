@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import (
+from floatlens.statistics.by_prompt import (
     Labels,
     PromptSums,
     flattened,
@@ -33,7 +33,7 @@ from floatlens.measures.by_prompt import (
     ratio_by_prompt,
     sides_by_prompt,
 )
-from floatlens.measures.jackknife import check_level, student_quantile
+from floatlens.statistics.jackknife import check_level, student_quantile
 
 NUMBERS_AT_ONCE = 200_000
 """Size of the largest temporary array, cells times draws: 1.6 MB, which caches hold."""

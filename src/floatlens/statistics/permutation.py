@@ -19,8 +19,8 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import Labels, PromptSums, flattened, labelled, matched, sides_by_prompt
-from floatlens.measures.resampling import NUMBERS_AT_ONCE, bootstrap_difference
+from floatlens.statistics.by_prompt import Labels, PromptSums, flattened, labelled, matched, sides_by_prompt
+from floatlens.statistics.resampling import NUMBERS_AT_ONCE, bootstrap_difference
 
 Alternative = Literal["two-sided", "greater", "less"]
 
