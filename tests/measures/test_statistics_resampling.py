@@ -216,7 +216,7 @@ def test_a_paired_difference_is_the_mean_of_the_differences() -> None:
     a, b = np.random.default_rng(0).standard_normal((2, 10))
     a[2], b[5] = np.nan, np.nan
     found = bootstrap_difference(along_samples(a), along_samples(b))
-    xr.testing.assert_allclose(found, bootstrap(along_samples(a - b)))
+    xr.testing.assert_allclose(found.drop_vars("p_value"), bootstrap(along_samples(a - b)))
     assert int(found["samples"]) == 8
     swapped = bootstrap_difference(along_samples(b), along_samples(a))
     assert float(swapped["estimate"]) == pytest.approx(-float(found["estimate"]))

@@ -25,7 +25,9 @@ from floatlens.measures.summary import Finding, Summary, measure_trace
 from floatlens.measures.sweep import threshold_sweep
 from floatlens.measures.wandering import centroid, position_variance
 from floatlens.statistics.effect_sizes import effect_size
-from floatlens.statistics.permutation import interaction, permutation_test
+from floatlens.statistics.interactions import interaction
+from floatlens.statistics.permutation import permutation_test
+from floatlens.statistics.proportions import bounded_difference, bounded_mean, bounded_ratio
 from floatlens.statistics.ranks import auc, cliffs_delta
 from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 
@@ -44,6 +46,9 @@ __all__ = [
     "bootstrap",
     "bootstrap_difference",
     "bootstrap_ratio",
+    "bounded_difference",
+    "bounded_mean",
+    "bounded_ratio",
     "centroid",
     "cliffs_delta",
     "compare_traces",

@@ -48,6 +48,18 @@ def slope_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.
     return (together / spread.where(spread > 0)).rename("slope")
 
 
+def steepest_slope(places: Sequence[float]) -> float:
+    """The steepest least-squares slope that outcomes from 0 to 1 can have over these places: 0 everywhere below their mean, 1 everywhere above it.
+
+    Examples
+    --------
+    >>> steepest_slope([0.0, 1.0]), steepest_slope([0.0, 0.5, 1.0])
+    (1.0, 1.0)
+    """
+    away = np.asarray(places, float) - np.mean(places)
+    return float(np.maximum(away, 0).sum() / (away**2).sum())
+
+
 def correlation_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.DataArray:
     """Pearson's correlation along an axis of values with places, for everything else. Parameters as for `slope_over`.
 

@@ -79,7 +79,7 @@ def bounded_mean(values: xr.DataArray, *, within: Range = (0.0, 1.0), clusters: 
     [1.0, 0.861, 1.0]
     """
     rows = flattened(values, "values")
-    _refuse_outside(rows, within, "values")
+    refuse_outside(rows, within, "values")
     return _described(values, [mean_by_prompt(rows, prompt_numbers(clusters, len(rows)))], within, level)
 
 
@@ -119,7 +119,7 @@ def bounded_difference(
     (0.123, 0.854)
     """
     for side, name in ((a, "a"), (b, "b")):
-        _refuse_outside(flattened(side, name), within, name)
+        refuse_outside(flattened(side, name), within, name)
     like, sides = sides_by_prompt(a, b, paired, clusters, clusters_b)
     return _described(like, sides, (within[0] - within[1], within[1] - within[0]) if paired else within, level)
 
@@ -156,7 +156,7 @@ def bounded_ratio(
     """
     above, below = matched(numerator, denominator, ("numerator", "denominator"), paired=True)
     over, under = flattened(above, "numerator"), flattened(below, "denominator")
-    _refuse_outside(over, within, "numerator")
+    refuse_outside(over, within, "numerator")
     if (under < 0).any():
         raise Refusal(
             f"`denominator` is {np.nanmin(under):g} at its lowest, and a share of it below 0 has no meaning. Use bootstrap_ratio for quantities of any sign."
@@ -304,7 +304,7 @@ def _interval(side: _Side | _TwoSides, level: float) -> tuple[float, float, floa
     return low, high, p_value
 
 
-def _refuse_outside(rows: np.ndarray, within: Range, name: str) -> None:
+def refuse_outside(rows: np.ndarray, within: Range, name: str) -> None:
     """Refuse a range that is none, and values outside of it."""
     least, most = within
     if not (np.isfinite(least) and np.isfinite(most) and least < most):

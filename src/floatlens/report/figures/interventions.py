@@ -211,7 +211,7 @@ def _small_print(edited: pl.DataFrame, line: _Line) -> list[str]:
     return [
         f"in {contexts[0]}" if len(contexts) == 1 else "",
         f"questions: {edited['sample'].n_unique()}",
-        "damage: unedited minus edited; bars: 95 % intervals over questions, of paired differences; none where all agree, which does not make them certain",
+        "damage: unedited minus edited; bars: 95 % intervals over questions, of paired differences",
         "removed attention: while the model wrote, for accuracy; while likelihoods were taken, for these",
         "numbers at points: K" if line.over_k and len(line.labels) > 1 else "",
     ]
