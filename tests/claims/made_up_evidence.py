@@ -23,6 +23,10 @@ class MadeUp:
     noise: float = 0.01
     counts: bool = True
 
+    def _varied(self, name: str, value: float, away: float) -> float:
+        """A sample's own outcome; accuracies end at 0 and 1, whatever the noise."""
+        return float(np.clip(value + away, 0.0, 1.0)) if name == "accuracy" else value + away * (name == "log_likelihood")
+
     def evidence(self) -> Evidence:
         random = np.random.default_rng(0)
 
@@ -43,7 +47,7 @@ class MadeUp:
             {
                 **dict(zip(keys, key, strict=True)),
                 **blank,
-                **{name: value + away[at] * (name in ("accuracy", "log_likelihood")) for name, value in values.items()},
+                **{name: self._varied(name, value, away[at]) for name, value in values.items()},
                 "kind": key[2].partition(":")[0],
                 "level": 0.0,
                 "model": key[0],

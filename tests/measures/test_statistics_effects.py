@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floatlens.errors import Refusal
-from floatlens.measures.effect_sizes import effect_size
-from floatlens.measures.jackknife import student_quantile
-from floatlens.measures.ranks import auc, cliffs_delta
-from floatlens.measures.resampling import bootstrap
 from floatlens.measures.slopes import correlation_over, slope_over
+from floatlens.statistics.effect_sizes import effect_size
+from floatlens.statistics.jackknife import student_quantile
+from floatlens.statistics.ranks import auc, cliffs_delta
+from floatlens.statistics.resampling import bootstrap
 
 
 def along_samples(values: Any, *others: str) -> xr.DataArray:

@@ -79,7 +79,7 @@ def test_gains_are_over_closed_book_and_models_are_compared_in_words() -> None:
         for line, context in zip(section(text, f"{model}: gain over closed-book"), ("gold", "noise:0", "noise:0.5"), strict=True):
             assert line.startswith(context)
             assert first_numbers(line) == [close(gain(model, context, column)) for column in ("accuracy", "log_likelihood")]
-    lines = section(text, "How much more mdm gains over closed-book than arm (below 0: less; p by permutation)")
+    lines = section(text, "How much more mdm gains over closed-book than arm (below 0: less; p of no difference)")
     for line, context in zip(lines, ("gold", "noise:0", "noise:0.5"), strict=True):
         accuracy, p, likelihood, other_p = first_numbers(line)
         assert accuracy == close(gain("mdm", context, "accuracy") - gain("arm", context, "accuracy"))

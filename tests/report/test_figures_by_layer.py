@@ -53,8 +53,8 @@ def test_geometry_kept_per_layer_has_no_split_and_says_why(made_up: xr.Dataset) 
 
 def test_roles_show_enrichment_the_fair_share_and_the_slope(made_up: xr.Dataset, drawn: dict[Draw, Figure]) -> None:
     from floatlens.measures import find_anchors
-    from floatlens.measures.resampling import bootstrap
     from floatlens.measures.roles import role_shares, structural_slope
+    from floatlens.statistics.resampling import bootstrap
 
     (axes,) = figures.roles_by_depth(made_up, eps=0.2).axes
     own = made_up.sel(group="masked")

@@ -101,7 +101,7 @@ def test_absorption_lines_are_shares_of_dense_attention_beside_their_nulls(made_
 
 def test_a_band_is_the_interval_over_prompts_and_one_prompt_has_none(made_up: xr.Dataset, drawn: dict[Draw, Figure]) -> None:
     from floatlens.measures.absorption import absorption_of_first_token
-    from floatlens.measures.resampling import bootstrap
+    from floatlens.statistics.resampling import bootstrap
 
     several = drawn[figures.absorption_by_layer]
     share = absorption_of_first_token(made_up.sel(group="masked"))["share"].mean(("step", "head"))
@@ -115,7 +115,7 @@ def test_a_band_is_the_interval_over_prompts_and_one_prompt_has_none(made_up: xr
 
 def test_samples_of_one_prompt_are_one_prompt(recorded: fl.Trace) -> None:
     from floatlens.measures.absorption import absorption_of_first_token
-    from floatlens.measures.resampling import bootstrap
+    from floatlens.statistics.resampling import bootstrap
 
     figure = figures.absorption_by_layer(recorded)
     assert "2 prompts" in footer(figure)

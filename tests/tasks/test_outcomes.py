@@ -8,8 +8,9 @@ import pytest
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.permutation import interaction
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
+from floatlens.statistics.interactions import interaction
+from floatlens.statistics.proportions import bounded_difference, bounded_mean, bounded_ratio
+from floatlens.statistics.resampling import bootstrap
 from floatlens.tasks.outcomes import Outcome, as_table, summarise
 
 RANDOM = np.random.default_rng(5)
@@ -81,9 +82,8 @@ def test_means_are_those_of_the_conditions_with_their_intervals() -> None:
     ):
         one = only(FOUND, "mean", **about)
         assert one.estimate == pytest.approx(values.mean())
-        interval = bootstrap(along(values))
-        assert one.low == pytest.approx(max(0, float(interval.low)))
-        assert one.high == pytest.approx(min(1, float(interval.high)))
+        interval = bounded_mean(along(values))
+        assert (one.low, one.high) == (float(interval.low), float(interval.high))
         assert one.samples == 20
 
 
@@ -91,7 +91,7 @@ def test_gains_are_paired_and_unedited() -> None:
     gain = only(FOUND, "gain", model="mdm")
     assert (gain.context, gain.reference, gain.intervention) == ("gold", "closed-book", "")
     assert gain.estimate == pytest.approx((GOLD - CLOSED).mean())
-    assert gain.low == pytest.approx(float(bootstrap_difference(along(GOLD), along(CLOSED)).low))
+    assert gain.low == pytest.approx(float(bounded_difference(along(GOLD), along(CLOSED)).low))
     assert only(FOUND, "gain", model="arm").estimate == pytest.approx((OTHER_GOLD - OTHER_CLOSED).mean())  # whatever the order of the rows
 
 
@@ -100,7 +100,7 @@ def test_damage_is_set_against_what_was_removed_and_against_each_control() -> No
         assert only(FOUND, "damage", control=control).estimate == pytest.approx((GOLD - values).mean())
         ratio = only(FOUND, "damage per removed", control=control)
         assert ratio.estimate == pytest.approx((GOLD - values).mean() / removed.mean())
-        assert ratio.high == pytest.approx(float(bootstrap_ratio(along(GOLD - values), along(removed)).high), nan_ok=True)
+        assert ratio.high == pytest.approx(float(bounded_ratio(along(GOLD - values), along(removed), within=(-1, 1)).high))
     assert only(FOUND, "damage beyond control", control="count").estimate == pytest.approx((COUNT - MASKED).mean())
     assert only(FOUND, "damage beyond control", control="mass").estimate == pytest.approx((MASS - MASKED).mean())
 
@@ -123,7 +123,7 @@ def test_the_interaction_is_the_difference_of_what_two_models_gain() -> None:
     one = only(FOUND, "interaction")
     assert (one.model, one.other, one.context) == ("mdm", "arm", "gold")
     assert one.estimate == pytest.approx((GOLD - CLOSED).mean() - (OTHER_GOLD - OTHER_CLOSED).mean())
-    by_hand = interaction(along(GOLD), along(CLOSED), along(OTHER_GOLD), along(OTHER_CLOSED))
+    by_hand = interaction(along(GOLD), along(CLOSED), along(OTHER_GOLD), along(OTHER_CLOSED), within=(0, 1))
     assert (one.low, one.high, one.p_value) == pytest.approx((float(by_hand.low), float(by_hand.high), float(by_hand.p_value)))
 
 
@@ -148,10 +148,13 @@ def test_slopes_go_over_the_levels_of_one_series() -> None:
     assert {one.context for one in found if one.quantity == "slope"} == {"noise", "position/6", "gold,masks"}  # one slot of 9 is no series
 
 
-def test_agreement_of_all_samples_is_said() -> None:
+def test_agreement_of_all_samples_leaves_scores_an_interval_and_is_said_of_likelihoods() -> None:
     one = only(summarise(table(rows("m", "gold", np.ones(20))), outcomes=["accuracy"]), "mean")
-    assert (one.estimate, one.low, one.high) == (1.0, 1.0, 1.0)
-    assert one.reason.startswith("all samples agree")
+    assert (one.estimate, one.high, one.reason) == (1.0, 1.0, "")
+    assert one.low == pytest.approx(0.05 ** (1 / 20)), "half the chance of 20 right answers in a row is then 2.5 %"
+    likely = only(summarise(table(rows("m", "gold", np.ones(20))), outcomes=["log_likelihood"]), "mean")
+    assert (likely.estimate, likely.low, likely.high) == (-2.0, -2.0, -2.0)
+    assert likely.reason.startswith("all samples agree")
 
 
 def test_what_cannot_be_computed_is_nan_with_its_reason() -> None:

@@ -12,7 +12,7 @@ from floatlens.claims.evidence import Evidence
 from floatlens.claims.masking_claims import BARELY, at_shortcut
 from floatlens.claims.sink_claims import FLOATING
 from floatlens.claims.verdicts import Claim, Part
-from floatlens.measures.slopes import slope_over
+from floatlens.measures.slopes import slope_over, steepest_slope
 
 CEILING = 0.95
 WITH_PASSAGES = NOISE[-1]
@@ -93,8 +93,7 @@ def noise_slope(evidence: Evidence, twin: str, column: str = "accuracy") -> xr.D
     levels = [evidence.outcome(twin, "noise", context, column) for context in NOISE]
     places = [float(context.partition(":")[2]) for context in NOISE]
     slopes = slope_over(xr.concat(levels, "level"), "level", places)
-    # nothing steeper than right everywhere below the middle and wrong everywhere above it
-    steepest = sum(max(place - 0.4, 0) for place in places) / sum((place - 0.4) ** 2 for place in places)
+    steepest = steepest_slope(places)
     bounds = {"least": -steepest, "most": steepest} if "least" in levels[0].attrs else {}
     slopes.attrs = {name: value for name, value in levels[0].attrs.items() if name == "reason"} | bounds
     return slopes

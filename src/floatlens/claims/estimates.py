@@ -1,22 +1,19 @@
-"""Numbers over prompts with their intervals, from one value a prompt: the means, differences and ratios of `floatlens.measures`, as one small value each.
+"""Numbers over prompts with their intervals, from one value a prompt: the means, differences and ratios of `floatlens.statistics`, as one small value each.
 
 Values are arrays over `sample`, labelled with the sample; two sides are paired by that label. What cannot be estimated is NaN, with the reason.
 
-Decided here: outcomes that are right or wrong carry the attributes `least` and `most`, what a question can score, and intervals end there. Where no question differs from another, a bootstrap has no width, as if
-thirty right answers proved that all answers are right: the interval then reaches as far as three of n further questions that come out otherwise would pull the mean, which is how many could do so and, one time in
-twenty, remain unseen (the "rule of three").
+Decided here: outcomes that are right or wrong, and averages of such, carry the attributes `least` and `most`, what a question can score. They get the intervals of `floatlens.statistics.proportions`, which end there and
+have width where no question differs from another; everything else gets a bootstrap over prompts (`floatlens.statistics.resampling`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import xarray as xr
 
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
-
-UNSEEN = 3
-"""Of n samples that all agree, so many of n others may disagree and, one time in twenty, remain unseen."""
+from floatlens.statistics.proportions import Range, bounded_mean, bounded_ratio
+from floatlens.statistics.resampling import bootstrap, bootstrap_ratio
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,12 @@ def mean_of(values: xr.DataArray) -> Estimate:
     2.0
     >>> right = mean_of(xr.DataArray([1.0] * 30, dims="sample", attrs={"least": 0.0, "most": 1.0}))
     >>> round(right.low, 3), right.value
-    (0.9, 1.0)
+    (0.905, 1.0)
     >>> mean_of(xr.DataArray([math.nan, math.nan], dims="sample", attrs={"reason": "no masked rows"}))
     Estimate(value=nan, low=nan, high=nan, prompts=0, reason='no masked rows')
     """
-    return _estimate(bootstrap(values), [values], _bounds(values))
+    within = _range(values)
+    return _estimate(bounded_mean(values, within=within) if within else bootstrap(values), [values])
 
 
 def difference_of(first: xr.DataArray, second: xr.DataArray) -> Estimate:
@@ -55,7 +53,7 @@ def difference_of(first: xr.DataArray, second: xr.DataArray) -> Estimate:
     >>> round(difference_of(with_context, without).value, 3)
     0.333
     """
-    return _estimate(bootstrap_difference(*_paired(first, second)), [first, second], _bounds(change(first, second)))
+    return mean_of(change(first, second))
 
 
 def ratio_of(above: xr.DataArray, below: xr.DataArray) -> Estimate:
@@ -67,8 +65,8 @@ def ratio_of(above: xr.DataArray, below: xr.DataArray) -> Estimate:
     >>> ratio_of(damage, removed).value
     2.0
     """
-    bounds = {"least": 0.0, "most": math.inf} if _bounds(above) else {}
-    return _estimate(bootstrap_ratio(*_paired(above, below)), [above, below], bounds, unit=float(below.mean()))
+    sides, within = _paired(above, below), _range(above)
+    return _estimate(bounded_ratio(*sides, within=within) if within else bootstrap_ratio(*sides), [above, below])
 
 
 def change(after: xr.DataArray, before: xr.DataArray) -> xr.DataArray:
@@ -82,16 +80,16 @@ def change(after: xr.DataArray, before: xr.DataArray) -> xr.DataArray:
     """
     first, second = _paired(after, before)
     reason = next((side.attrs["reason"] for side in (after, before) if side.attrs.get("reason")), "")
-    most, least = _bounds(after), _bounds(before)
-    bounds = {"least": most["least"] - least["most"], "most": most["most"] - least["least"]} if most and least else {}
+    ranges = _range(after), _range(before)
+    bounds = {"least": ranges[0][0] - ranges[1][1], "most": ranges[0][1] - ranges[1][0]} if ranges[0] and ranges[1] else {}
     changed = first - second
     changed.attrs = ({"reason": reason} if reason else {}) | bounds
     return changed
 
 
-def _bounds(values: xr.DataArray) -> dict[str, float]:
-    """What a question can score; nothing where there are no such bounds."""
-    return {name: values.attrs[name] for name in ("least", "most") if name in values.attrs}
+def _range(values: xr.DataArray) -> Range | None:
+    """What a question can score; None where there are no such bounds."""
+    return (values.attrs["least"], values.attrs["most"]) if "least" in values.attrs else None
 
 
 def _paired(first: xr.DataArray, second: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
@@ -100,15 +98,9 @@ def _paired(first: xr.DataArray, second: xr.DataArray) -> tuple[xr.DataArray, xr
     return one, other
 
 
-def _estimate(found: xr.Dataset, sides: Sequence[xr.DataArray], bounds: Mapping[str, float], unit: float = 1.0) -> Estimate:
-    """The bootstrap's numbers as a value; `unit` is what the mean is divided by."""
+def _estimate(found: xr.Dataset, sides: Sequence[xr.DataArray]) -> Estimate:
+    """The numbers of an interval as a value; where a side has no value at all, the reason is the side's own."""
     value, low, high = (found[name].item() for name in ("estimate", "low", "high"))
-    prompts = int(found["prompts"].item())
-    said = [str(side.attrs["reason"]) for side in sides if side.attrs.get("reason") and bool(side.isnull().all())]
-    reason = said[0] if said and math.isnan(value) else str(found["reason"].item())
-    if bounds and low == high:
-        unseen = UNSEEN / max(prompts, UNSEEN) / unit
-        low, high = low - unseen, high + unseen
-    if bounds and not math.isnan(low):
-        low, high = max(low, bounds["least"]), min(high, bounds["most"])
-    return Estimate(value, low, high, prompts, reason)
+    own = [str(side.attrs["reason"]) for side in sides if side.attrs.get("reason") and bool(side.isnull().all())]
+    reason = own[0] if own and math.isnan(value) else str(found["reason"].item())
+    return Estimate(value, low, high, int(found["prompts"].item()), reason)

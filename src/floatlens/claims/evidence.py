@@ -69,7 +69,7 @@ class Evidence:
         if found.is_empty():
             return _nothing(asked, f"the {twin} twin was not asked: {experiment}, {context} {intervention}".rstrip())
         values = _by_sample(found, column)
-        return values.assign_attrs({**values.attrs, "least": 0.0, "most": 1.0}) if column == "accuracy" else values
+        return values.assign_attrs({**values.attrs, "least": 0.0, "most": 1.0}) if column in ("accuracy", "shortcut") else values
 
     def head_scores(self, twin: str, third: str, column: str = "score") -> xr.DataArray:
         """The mean of a column over the heads of a third of the depth ("all": of all), for the samples that recall more than half of the needle."""

@@ -6,7 +6,6 @@ from floatlens.measures.anchors import RULES, find_anchors, margin
 from floatlens.measures.comparison import Contrast, compare_traces
 from floatlens.measures.dense import from_attention
 from floatlens.measures.drift import jaccard_along, recall_of_first
-from floatlens.measures.effect_sizes import effect_size
 from floatlens.measures.fair_share import lift, measured, received
 from floatlens.measures.floating import float_index
 from floatlens.measures.floating_rows import float_index_of_rows
@@ -15,11 +14,8 @@ from floatlens.measures.frontier import frontier_following
 from floatlens.measures.geometry import advantage_split, anchor_geometry, contribution_of_anchors, effective_contribution, value_contrast
 from floatlens.measures.gold_span import gold_attention, gold_lift_by_sample
 from floatlens.measures.inputs import pool_steps, relative_depth
-from floatlens.measures.permutation import interaction, permutation_test
 from floatlens.measures.persistence import anchor_kinds, lifetimes
-from floatlens.measures.ranks import auc, cliffs_delta
 from floatlens.measures.rectangle import shared_rectangle
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.measures.retrieval import retrieval_by_step, retrieval_scores
 from floatlens.measures.retrieval_heads import mean_retrieval_score, normalised_for_display, retrieval_head_shares
 from floatlens.measures.roles import role_shares, structural_slope, token_roles
@@ -28,6 +24,12 @@ from floatlens.measures.spread import dispersion
 from floatlens.measures.summary import Finding, Summary, measure_trace
 from floatlens.measures.sweep import threshold_sweep
 from floatlens.measures.wandering import centroid, position_variance
+from floatlens.statistics.effect_sizes import effect_size
+from floatlens.statistics.interactions import interaction
+from floatlens.statistics.permutation import permutation_test
+from floatlens.statistics.proportions import bounded_difference, bounded_mean, bounded_ratio
+from floatlens.statistics.ranks import auc, cliffs_delta
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 
 __all__ = [
     "RULES",
@@ -44,6 +46,9 @@ __all__ = [
     "bootstrap",
     "bootstrap_difference",
     "bootstrap_ratio",
+    "bounded_difference",
+    "bounded_mean",
+    "bounded_ratio",
     "centroid",
     "cliffs_delta",
     "compare_traces",

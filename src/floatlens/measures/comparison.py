@@ -11,10 +11,9 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.catalogue import ON_RECTANGLE, RANGES
-from floatlens.measures.permutation import permutation_test
 from floatlens.measures.prompts import prompts_of
-from floatlens.measures.resampling import bootstrap, bootstrap_difference
 from floatlens.measures.summary import Summary, measure_trace, over_depth
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference
 from floatlens.trace.trace import Trace
 
 
@@ -105,7 +104,6 @@ def _contrasts(name: str, a: Summary, b: Summary, paired: bool, level: float, se
     others = None if paired else b.prompts
     values = first["value"], second["value"]
     difference = bootstrap_difference(*values, paired=paired, clusters=a.prompts, clusters_b=others, level=level, seed=seed)
-    test = permutation_test(*values, paired=paired, clusters=a.prompts, clusters_b=others, seed=seed)
     least, most = RANGES[a.units[name]]
     return [
         Contrast(
@@ -117,7 +115,7 @@ def _contrasts(name: str, a: Summary, b: Summary, paired: bool, level: float, se
             *_interval(of_b, depth, least, most),
             _null(second, depth),
             *_interval(difference, depth, least - most, most - least),
-            float(test["p_value"].sel(depth=depth)),
+            float(difference["p_value"].sel(depth=depth)),
             int(difference["prompts"].sel(depth=depth)),
             str(difference["reason"].sel(depth=depth).item()),
         )

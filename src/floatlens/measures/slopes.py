@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import refuse_unlike
+from floatlens.statistics.by_prompt import refuse_unlike
 
 Places = str | Sequence[float] | np.ndarray | xr.DataArray
 """Where along an axis values stand: the name of a coordinate, or numbers."""
@@ -46,6 +46,18 @@ def slope_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.
     """
     spread, together, _ = _moments(values, axis, at)
     return (together / spread.where(spread > 0)).rename("slope")
+
+
+def steepest_slope(places: Sequence[float]) -> float:
+    """The steepest least-squares slope that outcomes from 0 to 1 can have over these places: 0 everywhere below their mean, 1 everywhere above it.
+
+    Examples
+    --------
+    >>> steepest_slope([0.0, 1.0]), steepest_slope([0.0, 0.5, 1.0])
+    (1.0, 1.0)
+    """
+    away = np.asarray(places, float) - np.mean(places)
+    return float(np.maximum(away, 0).sum() / (away**2).sum())
 
 
 def correlation_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.DataArray:

@@ -15,8 +15,8 @@ from floatlens.measures.anchors import refuse_unknown_rule
 from floatlens.measures.catalogue import CATALOGUE, RANGES, Line, Sample, first_reason
 from floatlens.measures.inputs import depths
 from floatlens.measures.prompts import prompts_of
-from floatlens.measures.resampling import bootstrap
 from floatlens.progress import progress_bar
+from floatlens.statistics.resampling import bootstrap
 from floatlens.trace.trace import Trace
 
 

@@ -95,7 +95,10 @@ def _gains(outcomes: Sequence[Outcome], names: Mapping[str, str], notes: list[st
                 columns.append(Column("p", ["" if one is None or one.p_value is None else number(one.p_value) for one in row], right=True))
         over = f"over {next(iter(own.values())).reference}"
         if other:
-            yield f"How much more {names[model]} gains {over} than {names[other]} (below 0: less; p by permutation)", columns
+            yield (
+                f"How much more {names[model]} gains {over} than {names[other]} (below 0: less; p of no difference)",
+                columns,
+            )
         else:
             yield f"{names[model]}: gain {over}", columns
 

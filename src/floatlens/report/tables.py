@@ -86,7 +86,7 @@ def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequenc
     prompts = max((one.prompts for one in contrasts), default=0)
     how = f"{_prompts(prompts)}, paired" if paired else f"{_prompts(prompts)} in all, not paired"
     console.print(
-        f"a: {names[0]}   b: {names[1]}   ({how})\nPredicting rows on prompt keys, rescaled to the prompt. Means with 95 % intervals; null in brackets; p by permutation; all layers (--csv and --json also have the thirds of the depth).\n",
+        f"a: {names[0]}   b: {names[1]}   ({how})\nPredicting rows on prompt keys, rescaled to the prompt. Means with 95 % intervals; null in brackets; p of no difference, below .05 where the interval excludes 0; all layers (--csv and --json also have the thirds of the depth).\n",
         highlight=False,
     )
     table = narrow_table()

@@ -1,7 +1,7 @@
 """What evaluations come to: means, gains, damage, interactions and slopes, each with an interval over samples.
 
 Takes tables of `floatlens.tasks.evaluation.evaluate`, one or several (of several models, say), and gives `Outcome`s: one number each, with what it is of. All of them are paired by
-sample, and all intervals are those of `floatlens.measures.resampling`: the sample is what is drawn, never a row.
+sample: the sample is what intervals are over, never a row.
 
 | quantity | what it is |
 |---|---|
@@ -14,12 +14,12 @@ sample, and all intervals are those of `floatlens.measures.resampling`: the samp
 | slope | by how much the outcome changes when the level goes from 0 to 1 (noise) or by 1 (position, masks): one slope a sample, then their mean |
 | slope difference | of the first model minus the second |
 
-Decided here: intervals end where scores do (an accuracy lies from 0 to 1, a log-likelihood below 0); log-likelihoods are set against what was removed while they were taken, everything else against what was removed while the model wrote. What cannot be computed is NaN, and `reason` says why.
+Decided here: scores from 0 to 1, and all differences of them, have the intervals of `floatlens.statistics.proportions`, inside what is possible and with width where all samples agree; log-likelihoods have a bootstrap
+(`floatlens.statistics.resampling`), and their means end at 0. A p-value belongs to the interval beside it: it is below .05 exactly where an interval of 95 % excludes 0. Log-likelihoods are set against what was removed while they were taken, everything else against what was removed while the model wrote. What cannot be computed is NaN, and `reason` says why.
 
 Refused: a table without an outcome, the same sample twice in a condition, conditions of one model that were asked of different samples, models that share none.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -29,15 +29,16 @@ import polars as pl
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.permutation import interaction
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
-from floatlens.measures.slopes import slope_over
+from floatlens.measures.slopes import slope_over, steepest_slope
+from floatlens.statistics.interactions import interaction
+from floatlens.statistics.proportions import Range, bounded_difference, bounded_mean, bounded_ratio
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.tasks.contexts import ClosedBook, GoldOnly
 
 OUTCOMES = ("accuracy", "exact_match", "f1", "log_likelihood")
 BRACKETS = (ClosedBook.kind, GoldOnly.kind)
-_REACH = {"mean": (0, 1), "gain": (-1, 1), "damage": (-1, 1), "damage beyond control": (-1, 1), "interaction": (-2, 2)}
-_LIKELIHOODS_REACH = {"mean": (-math.inf, 0)}
+_SCORES = (0.0, 1.0)
+"""Between these lies every outcome but log-likelihoods."""
 _CONDITION = ("context", "kind", "level", "intervention", "control")
 
 
@@ -114,7 +115,7 @@ def summarise(
     reference
         The context that gains are counted from.
     draws, level, seed
-        As for `floatlens.measures.resampling.bootstrap`.
+        Of the intervals; draws and seed are those of `floatlens.statistics.resampling.bootstrap`, for log-likelihoods.
 
     Examples
     --------
@@ -193,7 +194,7 @@ def _models(cells: Sequence[_Cell]) -> list[str]:
 
 def _means(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterator[Outcome]:
     for cell in cells:
-        yield _outcome("mean", outcome, bootstrap(cell.values, **how), **cell.named)
+        yield _outcome("mean", outcome, _mean(outcome, cell.values, how), **cell.named)
 
 
 def _gains(cells: Sequence[_Cell], outcome: str, reference: str, how: dict[str, Any]) -> Iterator[Outcome]:
@@ -201,19 +202,19 @@ def _gains(cells: Sequence[_Cell], outcome: str, reference: str, how: dict[str, 
         own = _unedited(cells, model)
         for base in (cell for cell in own if cell.context == reference):
             for cell in (cell for cell in own if cell is not base):
-                yield _outcome("gain", outcome, bootstrap_difference(cell.values, base.values, **how), **cell.named, reference=reference)
+                yield _outcome("gain", outcome, _difference(outcome, cell.values, base.values, how), **cell.named, reference=reference)
 
 
 def _damages(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterator[Outcome]:
     for base in _unedited(cells):
         edited = [cell for cell in cells if cell.intervention and (cell.model, cell.context) == (base.model, base.context)]
         for cell in edited:
-            yield _outcome("damage", outcome, bootstrap_difference(base.values, cell.values, **how), **cell.named)
-            yield _outcome("damage per removed", outcome, bootstrap_ratio(base.values - cell.values, cell.removed, **how), **cell.named)
+            yield _outcome("damage", outcome, _difference(outcome, base.values, cell.values, how), **cell.named)
+            yield _outcome("damage per removed", outcome, _per_removed(outcome, base.values - cell.values, cell.removed, how), **cell.named)
         for original in (cell for cell in edited if not cell.control):
             for control in (cell for cell in edited if cell.control and cell.intervention == original.intervention):
                 yield _outcome(
-                    "damage beyond control", outcome, bootstrap_difference(control.values, original.values, **how), **control.named
+                    "damage beyond control", outcome, _difference(outcome, control.values, original.values, how), **control.named
                 )
 
 
@@ -224,7 +225,8 @@ def _interactions(cells: Sequence[_Cell], outcome: str, reference: str, how: dic
             continue
         for context in (context for context in a if context in b and context != reference):
             sides = [_shared(a[name].values, b[name].values, first, second) for name in (context, reference)]
-            found = interaction(sides[0][0], sides[1][0], sides[0][1], sides[1][1], **how)
+            within = _SCORES if _is_score(outcome) else None
+            found = interaction(sides[0][0], sides[1][0], sides[0][1], sides[1][1], within=within, **how)
             about = {"model": first, "other": second, "context": context, "level": a[context].level, "reference": reference}
             yield _outcome("interaction", outcome, found, **about, p_value=float(found["p_value"]))
 
@@ -232,6 +234,7 @@ def _interactions(cells: Sequence[_Cell], outcome: str, reference: str, how: dic
 def _slopes(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterator[Outcome]:
     """Slopes over the level of each kind of context that has several."""
     slopes: dict[tuple[str, str], xr.DataArray] = {}
+    steepest: dict[str, float] = {}
     for model in _models(cells):
         own = _unedited(cells, model)
         for kind in dict.fromkeys(cell.series for cell in own):
@@ -239,11 +242,16 @@ def _slopes(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterat
             if len(levels) > 1:
                 joined = xr.concat(list(levels.values()), xr.DataArray(list(levels), dims="level", name="level"))
                 slopes[model, kind] = slope_over(joined, "level")
-                yield _outcome("slope", outcome, bootstrap(slopes[model, kind], **how), model=model, context=kind)
+                # a sample that lacks a level can be steeper
+                steepest[kind] = max(steepest.get(kind, 0.0), steepest_slope(list(levels)), float(abs(slopes[model, kind]).max()))
+                within = (-steepest[kind], steepest[kind])
+                yield _outcome("slope", outcome, _mean(outcome, slopes[model, kind], how, within), model=model, context=kind)
     for (first, kind), (second, other) in combinations(slopes, 2):
         if kind == other:
             sides = _shared(slopes[first, kind], slopes[second, kind], first, second)
-            yield _outcome("slope difference", outcome, bootstrap_difference(*sides, **how), model=first, other=second, context=kind)
+            within = (-steepest[kind], steepest[kind])
+            found = _difference(outcome, *sides, how, within)
+            yield _outcome("slope difference", outcome, found, model=first, other=second, context=kind)
 
 
 def _shared(a: xr.DataArray, b: xr.DataArray, first: str, second: str) -> tuple[xr.DataArray, xr.DataArray]:
@@ -252,13 +260,29 @@ def _shared(a: xr.DataArray, b: xr.DataArray, first: str, second: str) -> tuple[
     return a, b
 
 
+def _is_score(outcome: str) -> bool:
+    return outcome != "log_likelihood"
+
+
+def _mean(outcome: str, values: xr.DataArray, how: dict[str, Any], within: Range = _SCORES) -> xr.Dataset:
+    return bounded_mean(values, within=within, level=how["level"]) if _is_score(outcome) else bootstrap(values, **how)
+
+
+def _difference(outcome: str, a: xr.DataArray, b: xr.DataArray, how: dict[str, Any], within: Range = _SCORES) -> xr.Dataset:
+    return bounded_difference(a, b, within=within, level=how["level"]) if _is_score(outcome) else bootstrap_difference(a, b, **how)
+
+
+def _per_removed(outcome: str, damage: xr.DataArray, removed: xr.DataArray, how: dict[str, Any]) -> xr.Dataset:
+    if not _is_score(outcome):
+        return bootstrap_ratio(damage, removed, **how)
+    return bounded_ratio(damage, removed, within=(_SCORES[0] - _SCORES[1], _SCORES[1] - _SCORES[0]), level=how["level"])
+
+
 def _outcome(quantity: str, outcome: str, found: xr.Dataset, **about: Any) -> Outcome:
     estimate, low, high = (float(found[name]) for name in ("estimate", "low", "high"))
     reason = str(found["reason"].item())
     if low == high and not reason:
         reason = "all samples agree, so the interval has no width; it says nothing about the next sample"
-    reach = _LIKELIHOODS_REACH if outcome == "log_likelihood" else _REACH
-    if quantity in reach:  # what cannot be lies in no interval
-        least, most = reach[quantity]
-        low, high = max(low, least) if low == low else low, min(high, most) if high == high else high
+    if quantity == "mean" and not _is_score(outcome):  # no likelihood exceeds 1
+        low, high = (min(end, 0.0) if end == end else end for end in (low, high))
     return Outcome(quantity, outcome, estimate=estimate, low=low, high=high, samples=int(found["samples"]), reason=reason, **about)

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
-from floatlens.measures.resampling import bootstrap
 from floatlens.report.figures.places import KINDS, Series, label_places, place_of
 from floatlens.report.figures.style import (
     BLUE,
@@ -37,14 +36,14 @@ from floatlens.report.figures.style import (
     wrapped,
 )
 from floatlens.report.model_names import short_names
+from floatlens.statistics.proportions import bounded_mean
+from floatlens.statistics.resampling import bootstrap
 from floatlens.tasks.outcomes import BRACKETS
 
 LOOKS = (Look(BLUE, "o"), Look(ORANGE, "s", "--"), Look(GREEN, "^", ":"), Look(PURPLE, "D", "-."), Look(SKY, "v"))
 DASHES: dict[str, tuple[float, tuple[float, float]]] = dict(zip(BRACKETS, ((0, (1, 1.5)), (0, (7, 2))), strict=True))
 """How the brackets are drawn in other panels."""
 OUTCOMES = {"accuracy": "accuracy", "log_likelihood": "log likelihood\nof the answer (nats)"}
-REACH = {"accuracy": (0, 1), "log_likelihood": (-np.inf, 0)}
-"""Where outcomes end, whatever the bootstrap of few questions says."""
 INTERVAL = ("estimate", "low", "high")
 SHORTCUT = (0, (2, 2))
 APART = 0.12  # between models, in places along the axis
@@ -90,7 +89,7 @@ def context_curves(table: pl.DataFrame) -> Figure:
         figure,
         [
             _questions(untouched, shown),
-            "bars: 95 % intervals over questions; none where all answers agree, which does not make them certain",
+            "bars: 95 % intervals over questions",
             "log likelihoods of different kinds of model are not the same thing: compare differences"
             if "log_likelihood" in outcomes and len(models) > 1
             else "",
@@ -154,8 +153,9 @@ def _draw_series(axes: Axes, rows: pl.DataFrame, series: Series, contexts: Seque
 
 
 def _estimate(values: pl.Series, outcome: str) -> dict[str, float]:
-    found = bootstrap(xr.DataArray(values.to_numpy(), dims="sample"))
-    return {name: float(np.clip(found[name].item(), *REACH[outcome])) for name in INTERVAL}
+    along = xr.DataArray(values.to_numpy(), dims="sample")
+    found = bounded_mean(along) if outcome == "accuracy" else bootstrap(along)[list(INTERVAL)].clip(max=0)  # no likelihood exceeds 1
+    return {name: found[name].item() for name in INTERVAL}
 
 
 def _draw_brackets(axes: Axes, rows: pl.DataFrame, samples: Sequence[str], outcome: str, look: Look) -> None:

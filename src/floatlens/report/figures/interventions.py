@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
-from floatlens.measures.resampling import bootstrap
 from floatlens.report.figures.masking import KINDS
 from floatlens.report.figures.places import label_places, place_of
 from floatlens.report.figures.style import (
@@ -34,6 +33,7 @@ from floatlens.report.figures.style import (
     wrapped,
 )
 from floatlens.report.model_names import short_names
+from floatlens.statistics.resampling import bootstrap
 from floatlens.tasks.outcomes import Outcome
 
 CONTROLS = {
@@ -211,7 +211,7 @@ def _small_print(edited: pl.DataFrame, line: _Line) -> list[str]:
     return [
         f"in {contexts[0]}" if len(contexts) == 1 else "",
         f"questions: {edited['sample'].n_unique()}",
-        "damage: unedited minus edited; bars: 95 % intervals over questions, of paired differences; none where all agree, which does not make them certain",
+        "damage: unedited minus edited; bars: 95 % intervals over questions, of paired differences",
         "removed attention: while the model wrote, for accuracy; while likelihoods were taken, for these",
         "numbers at points: K" if line.over_k and len(line.labels) > 1 else "",
     ]

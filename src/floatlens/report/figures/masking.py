@@ -9,7 +9,8 @@ The table is an `xarray.Dataset` with
 | `untouched` | sample | the outcome of the same sample without an intervention |
 
 with the kinds "anchors", "count" (as many random keys) and "mass" (random keys until the same mass is gone), and k the number of anchors. Its attributes `outcome` (what it is, in words) and `model`, and a coordinate `prompt`
-along `sample` (samples of one prompt are drawn together), are used where they are there.
+along `sample` (samples of one prompt are drawn together), are used where they are there. The attributes `least` and `most` of the variable `outcome` say what one sample can score, for accuracies: intervals are then those of
+`floatlens.statistics.proportions`, inside that range.
 
 First the outcome: points lie at the untouched mean plus the mean paired difference, and bars are intervals of that difference. Then damage against removed mass; then damage per removed mass, where no
 interval is drawn if the removed mass may be 0. A table that lacks a variable, a kind or an axis is refused.
@@ -21,8 +22,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import Labels
-from floatlens.measures.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 from floatlens.report.figures.style import (
     BLACK,
     BLUE,
@@ -38,6 +37,9 @@ from floatlens.report.figures.style import (
     panels,
 )
 from floatlens.report.figures.subject import joined
+from floatlens.statistics.by_prompt import Labels
+from floatlens.statistics.proportions import Range, bounded_difference, bounded_mean, bounded_ratio
+from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
 
 KINDS = {
     "anchors": ("anchors masked", Look(BLUE, "o")),
@@ -70,20 +72,27 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
     _refuse_other_tables(table)
     clusters: Labels | None = table["prompt"].values if "prompt" in table.coords else None
     table = table.transpose("sample", "kind", "k", missing_dims="ignore")
-    damage = bootstrap_difference(table["untouched"], table["outcome"], clusters=clusters)
     removed = bootstrap(100 * table["removed"], clusters=clusters)
-    per_mass = bootstrap_ratio((table["untouched"] - table["outcome"]) / 10, table["removed"], clusters=clusters)
-    untouched = bootstrap(table["untouched"], clusters=clusters)
+    lost, within = (table["untouched"] - table["outcome"]) / 10, _range(table)
+    if within is None:
+        damage = bootstrap_difference(table["untouched"], table["outcome"], clusters=clusters)
+        per_mass = bootstrap_ratio(lost, table["removed"], clusters=clusters)
+        untouched = bootstrap(table["untouched"], clusters=clusters)
+    else:
+        most = (within[1] - within[0]) / 10
+        damage = bounded_difference(table["untouched"], table["outcome"], within=within, clusters=clusters)
+        per_mass = bounded_ratio(lost, table["removed"], within=(-most, most), clusters=clusters)
+        untouched = bounded_mean(table["untouched"], within=within, clusters=clusters)
     figure, ((first, second, third),) = panels(PAGE_WIDTH, 2.5, 1, 3)
     counts = table["k"].values
     for number, (kind, (label, look)) in enumerate(KINDS.items()):
-        lost, gone = damage.sel(kind=kind), removed.sel(kind=kind)
+        hurt, gone = damage.sel(kind=kind), removed.sel(kind=kind)
         at = np.arange(len(counts)) + APART * (number - 1)
-        outcome = untouched["estimate"] - lost.rename(low="high", high="low")[["estimate", "low", "high"]]
-        draw_points(first, at, outcome, look, label)
-        draw_points(second, gone["estimate"].values, lost, look, label, across=gone)
+        outcome = untouched["estimate"] - hurt.rename(low="high", high="low")[["estimate", "low", "high"]]
+        draw_points(first, at, outcome if within is None else outcome.clip(*within), look, label)
+        draw_points(second, gone["estimate"].values, hurt, look, label, across=gone)
         draw_points(third, at, per_mass.sel(kind=kind), look, label)
-        for k, x, y in zip(counts, gone["estimate"].values, lost["estimate"].values, strict=True):
+        for k, x, y in zip(counts, gone["estimate"].values, hurt["estimate"].values, strict=True):
             second.annotate(f"{k}", (x, y), xytext=(2.5, 2.5), textcoords="offset points", fontsize=5.5, color=look.colour)
     first.axhline(untouched["estimate"].item(), color=BLACK, linewidth=0.8, linestyle=(0, (5, 1)))
     if np.isfinite(untouched["low"].item()):
@@ -104,6 +113,11 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
     add_legend(figure, [*looks, Line2D([], [], color=BLACK, linestyle=(0, (5, 1)), linewidth=0.8, label="no intervention")], 4)
     add_footer(figure, _small_print(table, damage, per_mass))
     return figure
+
+
+def _range(table: xr.Dataset) -> Range | None:
+    said = table["outcome"].attrs
+    return (float(said["least"]), float(said["most"])) if "least" in said and "most" in said else None
 
 
 def _refuse_other_tables(table: xr.Dataset) -> None:

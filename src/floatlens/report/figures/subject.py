@@ -21,7 +21,7 @@ from floatlens.errors import Refusal
 from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
 from floatlens.measures.inputs import NO_ROWS, Measurable, as_dataset, choose_group, pool_steps
 from floatlens.measures.prompts import prompts_of
-from floatlens.measures.resampling import bootstrap
+from floatlens.statistics.resampling import bootstrap
 from floatlens.trace.trace import Trace
 
 LONGEST_NAME = 48

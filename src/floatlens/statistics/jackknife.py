@@ -40,6 +40,18 @@ def student_quantile(level: float, degrees: int) -> float:
     return math.tan(low) * math.sqrt(degrees)
 
 
+def student_p_value(ratios: np.ndarray, degrees: int) -> np.ndarray:
+    """How likely Student's t lies at least as far from 0 as each ratio; NaN stays NaN.
+
+    Examples
+    --------
+    >>> student_p_value(np.array([0.0, 12.706, -2.0, np.inf]), 1).round(3).tolist()
+    [1.0, 0.05, 0.295, 0.0]
+    """
+    angles = np.arctan(np.abs(ratios) / math.sqrt(degrees))
+    return np.array([math.nan if math.isnan(angle) else max(0.0, 1 - _within(angle, degrees)) for angle in angles])
+
+
 def _within(angle: float, degrees: int) -> float:
     """P(|t| <= tan(angle) * sqrt(degrees)): a finite sum of powers of the cosine, for whole degrees of freedom."""
     odd = degrees % 2

@@ -5,7 +5,7 @@ are dealt to the two sides anew, and the difference is divided by its own standa
 side varies more; divided, it is exact where the sides are alike and nearly right where only their means are. Where all arrangements are no more than the
 draws, each is looked at once and the p-value is exact; otherwise the arrangement that was found counts as one of the draws, so p is never 0.
 
-**Interaction**: a difference of differences, with its interval and its test: did model A gain more from context than model B?
+The intervals of floatlens do not invert this test; they come with the p-values that agree with them (`floatlens.statistics.resampling`, `floatlens.statistics.proportions`).
 
 Refuses sides that do not match. An unpaired side of one prompt has no spread to compare with: p is NaN and `reason` says so.
 """
@@ -19,8 +19,8 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import Labels, PromptSums, flattened, labelled, matched, sides_by_prompt
-from floatlens.measures.resampling import NUMBERS_AT_ONCE, bootstrap_difference
+from floatlens.statistics.by_prompt import Labels, PromptSums, labelled, sides_by_prompt
+from floatlens.statistics.resampling import NUMBERS_AT_ONCE
 
 Alternative = Literal["two-sided", "greater", "less"]
 
@@ -86,62 +86,6 @@ def permutation_test(
     )
     samples = np.sum([side.samples for side in sides], axis=0)
     return labelled(like, {"p_value": p_value, "exact": exact, "samples": samples, "prompts": prompts.sum(axis=0), "reason": reason})
-
-
-def interaction(
-    a_with: xr.DataArray,
-    a_without: xr.DataArray,
-    b_with: xr.DataArray,
-    b_without: xr.DataArray,
-    *,
-    paired: bool = True,
-    clusters: Labels | None = None,
-    clusters_b: Labels | None = None,
-    draws: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> xr.Dataset:
-    """A difference of differences: what A gains minus what B gains, say two models with and without context.
-
-    Parameters
-    ----------
-    a_with, a_without, b_with, b_without
-        Each model's outcomes under both conditions, on the same prompts in the same order.
-    paired
-        Whether A and B saw the same prompts, in the same order. A NaN in any of the four then leaves the prompt out.
-    clusters, clusters_b
-        The prompt of each sample of A (of both, if paired), and of B if not.
-    draws, level, seed
-        As for `bootstrap`. The test draws five times as many arrangements.
-
-    Returns
-    -------
-    xarray.Dataset
-        `estimate`, `low`, `high`, `p_value` (two-sided), the gains `gain_a` and `gain_b` of the samples that count, `samples`, `prompts`, `reason`.
-
-    Examples
-    --------
-    >>> def outcomes(*values):
-    ...     return xr.DataArray([float(value) for value in values], dims="sample")
-    >>> found = interaction(outcomes(1, 1, 1), outcomes(0, 0, 1), outcomes(1, 1, 0), outcomes(0, 1, 0))
-    >>> round(float(found.gain_a), 3), round(float(found.gain_b), 3), round(float(found.estimate), 3), float(found.p_value)
-    (0.667, 0.333, 0.333, 1.0)
-    """
-    gain_a, gain_b = _gain(a_with, a_without, ("a_with", "a_without")), _gain(b_with, b_without, ("b_with", "b_without"))
-    gain_a, gain_b = matched(gain_a, gain_b, ("a", "b"), paired, ", or paired=False")
-    if paired:
-        gain_a, gain_b = gain_a.where(gain_b.notnull().values), gain_b.where(gain_a.notnull().values)
-    sides = {"paired": paired, "clusters": clusters, "clusters_b": clusters_b, "seed": seed}
-    found = bootstrap_difference(gain_a, gain_b, draws=draws, level=level, **sides)
-    found["p_value"] = permutation_test(gain_a, gain_b, draws=5 * draws - 1, **sides)["p_value"]
-    for name, gain in (("gain_a", gain_a), ("gain_b", gain_b)):
-        found[name] = gain.mean("sample")
-    return found[["estimate", "low", "high", "p_value", "gain_a", "gain_b", "samples", "prompts", "reason"]]
-
-
-def _gain(outcome: xr.DataArray, without: xr.DataArray, names: tuple[str, str]) -> xr.DataArray:
-    first, second = matched(outcome, without, names, paired=True)
-    return first.copy(data=(flattened(first, names[0]) - flattened(second, names[1])).reshape(first.shape))
 
 
 def _signs(counts: list[int], draws: int, seed: int) -> tuple[np.ndarray, bool]:

@@ -4,7 +4,7 @@ Paired, Cohen's d_z: the mean difference over the standard deviation of the diff
 prompts. Unpaired, Hedges' g: the difference of means over the pooled standard deviation, less its bias.
 
 Decides: prompts are compared by the means of their samples, all prompts weighing the same, because samples of one prompt say nothing about the spread between
-prompts. Intervals leave out one prompt at a time (`floatlens.measures.jackknife`): in simulations with 10 to 40 prompts they cover 93-99 %; 89-94 % for strongly
+prompts. Intervals leave out one prompt at a time (`floatlens.statistics.jackknife`): in simulations with 10 to 40 prompts they cover 93-99 %; 89-94 % for strongly
 skewed outcomes with effects above 1, and 77-93 % for paired right-or-wrong answers of 10 to 15 prompts, most of which do not differ. Where no prompts
 differ there is no unit to measure in: NaN, and `reason` says so.
 """
@@ -12,8 +12,8 @@ differ there is no unit to measure in: NaN, and `reason` says so.
 import numpy as np
 import xarray as xr
 
-from floatlens.measures.by_prompt import Labels, PromptSums, labelled, sides_by_prompt
-from floatlens.measures.jackknife import check_level, jackknife_reach
+from floatlens.statistics.by_prompt import Labels, PromptSums, labelled, sides_by_prompt
+from floatlens.statistics.jackknife import check_level, jackknife_reach
 
 ROUNDING = 1e-12
 """A sum of squares below this share of the whole is what rounding left of 0."""

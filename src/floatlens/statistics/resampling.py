@@ -8,11 +8,15 @@ divided by the draw's own standard error; quantiles of that ratio, times the jac
 - Student's t and widened percentiles reach 92-95 % for normal outcomes, and fall to 79-93 % for skewed ones and for accuracies near 0 or 1; BCa covers 82-94 %;
 - this one covers 93-97 % from 15 prompts on (92-97 % with 10) for normal, exponential and bounded outcomes alike; what it misses of skewed ones lies
   towards the long tail. Less where a mean rests on what few prompts show: 91-94 % for log-normal outcomes, 90-94 % for accuracies around .9 with 10 to 15
-  prompts. With one answer a prompt, right or wrong, coverage jumps with the count (90-99 % from 25 prompts on). With fewer, all answers may agree, and the
-  interval then has no width: with 10 prompts and an accuracy of .9, only 66 % of intervals hold it.
+  prompts, and as little as 66 % of them with 10 prompts and one answer each, right or wrong.
+
+**The test** of a difference reads the same draws: p is the level at which the interval would end at 0, so an interval of 95 % excludes 0 exactly where p < .05. (A permutation test, `floatlens.statistics.permutation`, is exact
+where the sides are exchangeable, and may disagree with the interval.)
+
+Accuracies and whatever else lies in a known range, with prompts at its ends, have better intervals in `floatlens.statistics.proportions`: this one knows no ends, and has no width where all prompts agree.
 
 Two details serve small numbers. A draw's standard error counts as at least a quarter of the data's, because draws that repeat one prompt have none, and
-an infinite interval helps nobody; for two prompts that floor is lower, and the interval is Student's. And prompts are sorted before they are drawn, so
+an infinite interval helps nobody. With two or three prompts the interval is at least Student's, since draws of so few know little of its tails (three: 88 % without). And prompts are sorted before they are drawn, so
 that the order of the samples changes nothing; a sample without a value (NaN) is as if it were not there.
 
 **Refuses** sides that do not match, and fewer draws than an interval needs. A single prompt has an estimate, and NaN for an interval: `reason` says so.
@@ -22,7 +26,7 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import (
+from floatlens.statistics.by_prompt import (
     Labels,
     PromptSums,
     flattened,
@@ -33,13 +37,16 @@ from floatlens.measures.by_prompt import (
     ratio_by_prompt,
     sides_by_prompt,
 )
-from floatlens.measures.jackknife import check_level, student_quantile
+from floatlens.statistics.jackknife import check_level, student_p_value, student_quantile
 
 NUMBERS_AT_ONCE = 200_000
 """Size of the largest temporary array, cells times draws: 1.6 MB, which caches hold."""
 
 SMALLEST_ERROR = 0.25
 """A draw's standard error counts as at least this share of the data's."""
+
+FEW = 2
+"""Degrees of freedom up to which an interval is at least Student's."""
 
 
 def bootstrap(values: xr.DataArray, *, clusters: Labels | None = None, draws: int = 2000, level: float = 0.95, seed: int = 0) -> xr.Dataset:
@@ -69,7 +76,7 @@ def bootstrap(values: xr.DataArray, *, clusters: Labels | None = None, draws: in
     'one prompt, so no interval'
     """
     rows = flattened(values, "values")
-    return _described(values, [mean_by_prompt(rows, prompt_numbers(clusters, len(rows)))], draws, level, seed)
+    return _described(values, [mean_by_prompt(rows, prompt_numbers(clusters, len(rows)))], draws, level, seed).drop_vars("p_value")
 
 
 def bootstrap_difference(
@@ -99,7 +106,7 @@ def bootstrap_difference(
     Returns
     -------
     xarray.Dataset
-        As for `bootstrap`; unpaired, `samples` and `prompts` count both sides.
+        As for `bootstrap`, and `p_value` (two-sided, of no difference); unpaired, `samples` and `prompts` count both sides.
 
     Examples
     --------
@@ -145,7 +152,7 @@ def bootstrap_ratio(
     above, below = matched(numerator, denominator, ("numerator", "denominator"), paired=True)
     over, under = flattened(above, "numerator"), flattened(below, "denominator")
     numbers = prompt_numbers(clusters, len(over))
-    found = _described(above, [ratio_by_prompt(over, under, numbers)], draws, level, seed)
+    found = _described(above, [ratio_by_prompt(over, under, numbers)], draws, level, seed).drop_vars("p_value")
     bottom = _described(above, [mean_by_prompt(np.where(np.isnan(over), np.nan, under), numbers)], draws, level, seed)
     zero = (bottom["estimate"] == 0) | np.isinf(found["estimate"])
     # a draw, or what one prompt leaves, may have a denominator of 0 where the interval does not hold it
@@ -167,10 +174,9 @@ def _described(values: xr.DataArray, sides: list[PromptSums], draws: int, level:
     prompts = np.stack([side.prompts for side in sides])  # side, cell
     signs = (1, -1)[: len(sides)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimate = sum(
-            sign * (side.lowest + side.amount.sum(axis=0) / side.base.sum(axis=0)) for sign, side in zip(signs, sides, strict=True)
-        )
-    below, above = (np.full(prompts.shape[1], np.nan) for _ in range(2))
+        means = [sign * (side.lowest + side.amount.sum(axis=0) / side.base.sum(axis=0)) for sign, side in zip(signs, sides, strict=True)]
+        estimate = np.sum(means, axis=0)
+    below, above, p_value = (np.full(prompts.shape[1], np.nan) for _ in range(3))
     for counts in np.unique(prompts, axis=1).T:  # cells with as many prompts share their draws
         if counts.min() < 2:
             continue
@@ -178,15 +184,25 @@ def _described(values: xr.DataArray, sides: list[PromptSums], draws: int, level:
         cells = np.flatnonzero((prompts == counts[:, None]).all(axis=0))
         for some in np.array_split(cells, -(-len(cells) * draws // NUMBERS_AT_ONCE)):
             parts = [side.in_own_order(some, int(count)) for side, count in zip(sides, counts, strict=True)]
-            below[some], above[some] = _deviations(parts, weights, level)
+            ratio, error = _studentised(parts, weights, level)
+            low, high = _quantiles(ratio, level)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = np.where(estimate[some] == 0, 0.0, estimate[some] / error)
+            p_value[some] = _level_of(found, ratio)
+            if (degrees := int(counts.sum()) - len(sides)) <= FEW:
+                widest = student_quantile(level, degrees)
+                low, high = np.minimum(low, -widest), np.maximum(high, widest)
+                p_value[some] = np.maximum(p_value[some], student_p_value(found, degrees))
+            below[some], above[some] = -high * error, -low * error
     least = prompts.min(axis=0)
     where = "" if len(sides) == 1 else " on one side"
     return labelled(
         values,
         {
-            "estimate": np.asarray(estimate),
+            "estimate": estimate,
             "low": estimate + below,
             "high": estimate + above,
+            "p_value": p_value,
             "samples": np.sum([side.samples for side in sides], axis=0),
             "prompts": prompts.sum(axis=0),
             "reason": np.select([least == 0, least == 1], [f"no sample{where} has a value", f"one prompt{where}, so no interval"], ""),
@@ -200,8 +216,8 @@ def _draw(draws: int, prompts: int, seed: list[int]) -> np.ndarray:
     return random.multinomial(prompts, np.full(prompts, 1 / prompts), size=draws).T.astype(float)
 
 
-def _deviations(sides: list[tuple[np.ndarray, np.ndarray]], weights: list[np.ndarray], level: float) -> tuple[np.ndarray, np.ndarray]:
-    """How far the interval reaches below and above the estimate, by cell. Arrays have the axes cell, prompt, or cell, draw."""
+def _studentised(sides: list[tuple[np.ndarray, np.ndarray]], weights: list[np.ndarray], level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The deviation of each draw in units of its own standard error, in rising order (cell, draw), and the standard error of the estimate (cell)."""
     moved = drawn_variance = np.zeros(1)
     variance = jackknife_variance = np.zeros(1)
     degrees = 0
@@ -220,14 +236,11 @@ def _deviations(sides: list[tuple[np.ndarray, np.ndarray]], weights: list[np.nda
             degrees += count - 1
         floor = min(SMALLEST_ERROR, 1 / student_quantile(level, degrees)) * np.sqrt(variance)[:, None]
         ratio = np.where(floor > 0, moved / np.maximum(np.sqrt(drawn_variance), floor), 0.0)
-    low, high = _quantiles(ratio, level)
-    error = np.sqrt(jackknife_variance)
-    return -high * error, -low * error
+    return np.sort(ratio, axis=-1), np.sqrt(jackknife_variance)  # one sort takes a third of the time of np.quantile
 
 
 def _quantiles(ratio: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the central `level` of each row; NaN if the row holds one. One sort takes a third of the time of np.quantile."""
-    ratio = np.sort(ratio, axis=-1)
+    """The ends of the central `level` of each row in rising order; NaN if the row holds one."""
     # n draws cut the line into n + 1 parts that are equally likely to hold one more; any other count makes few draws give short intervals
     place = (1 - level) / 2 * (ratio.shape[1] + 1) - 1
     whole, part = int(place), place % 1
@@ -235,3 +248,18 @@ def _quantiles(ratio: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     high = ratio[:, -1 - whole] * (1 - part) + ratio[:, -2 - whole] * part
     complete = ~np.isnan(ratio[:, -1])  # NaN is sorted to the end
     return np.where(complete, low, np.nan), np.where(complete, high, np.nan)
+
+
+def _level_of(found: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """The level at which each interval would end at 0: twice the share of draws beyond the estimate's own ratio, counted as in `_quantiles`."""
+    found = found[:, None]
+    tails = []
+    for values, at in ((ratio[:, ::-1], found), (-ratio, -found)):  # from the far end
+        beyond = (values >= at).sum(axis=-1, keepdims=True)
+        last = np.take_along_axis(values, np.maximum(beyond - 1, 0), axis=-1)
+        after = np.take_along_axis(values, np.minimum(beyond, values.shape[1] - 1), axis=-1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where((beyond > 0) & (last > after), (last - at) / (last - after), 0.0)
+        tails.append((np.maximum(beyond, 1) + part)[:, 0] / (values.shape[1] + 1))
+    level = np.minimum(2 * np.minimum(*tails), 1.0)
+    return np.where(np.isnan(ratio[:, -1]) | np.isnan(found[:, 0]), np.nan, level)

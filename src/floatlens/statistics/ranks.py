@@ -1,6 +1,6 @@
 """Does a higher score go with a correct answer, and do values of one side exceed those of the other: by ranks alone, ties counting one half.
 
-Decides: samples are compared with samples, and intervals leave out one prompt at a time (`floatlens.measures.jackknife`) on the logit scale, where they stay between 0
+Decides: samples are compared with samples, and intervals leave out one prompt at a time (`floatlens.statistics.jackknife`) on the logit scale, where they stay between 0
 and 1. In simulations with 10 to 40 prompts those there are cover 94-100 %; bootstraps cover less (percentile: 80-95 %) or stretch over nearly the whole range (studentised), as many
 draws hold one class only or separate the classes. Where all correct samples lie above all wrong ones, or below, leaving out prompts shows no spread, and
 the interval is NaN rather than of zero width; where only one class is there, nothing can be compared. `reason` says which.
@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.by_prompt import Labels, by_prompt, flattened, labelled, matched, prompt_numbers
-from floatlens.measures.jackknife import check_level, jackknife_reach
+from floatlens.statistics.by_prompt import Labels, by_prompt, flattened, labelled, matched, prompt_numbers
+from floatlens.statistics.jackknife import check_level, jackknife_reach
 
 
 def auc(score: xr.DataArray, correct: xr.DataArray, *, clusters: Labels | None = None, level: float = 0.95) -> xr.Dataset:

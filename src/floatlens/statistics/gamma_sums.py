@@ -1,0 +1,99 @@
+"""The chance that a weighted sum of gamma variables lies below 0, and where a rising function crosses a line: the arithmetic of `floatlens.statistics.proportions`.
+
+The chance is computed, not drawn: no seed, no noise. It is the integral of the sum's characteristic function (Gil-Pelaez, as Imhof 1961 did for sums of squares), taken over a hyperbolic sine so that equally spaced nodes
+converge exponentially. Against binomial tails the error stays below 1e-9 for 1 to 1,000 prompts (tests/measures/test_statistics_proportions.py). Tails below `NEGLIGIBLE` by Chernoff's bound are 0.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+SPACING, SPACED_FOR = 0.08, 150
+"""The distance between nodes for sums of so many variables; it shrinks with the root of their number."""
+REACHES = (3.0, 5.0, 8.0, 13.0)
+"""How far nodes may have to go; the shortest that all sums in hand allow is taken. 13 is enough for a sum of two exponentials."""
+DECAYED = 28.0
+"""Nodes end where the characteristic function is below exp(-28)."""
+NEGLIGIBLE = -28.0
+"""Logarithm of a chance that counts as 0."""
+ITERATIONS = 80
+
+
+def chance_below(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
+    """The chance that the sum over the last axis of `weights` times independent gamma variables of these shapes is at most 0; one half if all weights are 0.
+
+    Examples
+    --------
+    >>> round(float(chance_below(np.array([1.0, -1.0]), np.array([1.0, 1.0]))), 9)  # one exponential exceeds another half of the time
+    0.5
+    >>> round(float(chance_below(np.array([1.0, -1.0]), np.array([5.0, 1.0]))), 9)  # five of them hardly ever: 2 ** -5
+    0.03125
+    """
+    weights, shapes = np.broadcast_arrays(np.asarray(weights, float), np.asarray(shapes, float))
+    counts = shapes > 0
+    above, below = ((weights > 0) & counts).any(axis=-1), ((weights < 0) & counts).any(axis=-1)
+    chance = np.where(above, 0.0, np.where(below, 1.0, 0.5))
+    open_ = above & below
+    if open_.any():
+        weights, shapes = weights[open_], shapes[open_]
+        scaled = weights / np.sqrt((shapes * weights**2).sum(axis=-1, keepdims=True))
+        found = _integral(scaled, shapes)
+        found = np.where(_log_tail(scaled, shapes) < NEGLIGIBLE, 0.0, found)
+        found = np.where(_log_tail(-scaled, shapes) < NEGLIGIBLE, 1.0, found)
+        chance[open_] = np.clip(found, 0.0, 1.0)
+    return chance
+
+
+def _integral(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
+    """One half minus the integral of the characteristic function's imaginary part over its argument, divided by pi."""
+    decays = {reach: (shapes * np.log1p((weights * np.sinh(reach)) ** 2)).sum(axis=-1).min() / 2 for reach in REACHES[:-1]}
+    reach = next((reach for reach, decay in decays.items() if decay > DECAYED), REACHES[-1])
+    spacing = SPACING * min(1.0, np.sqrt(SPACED_FOR / shapes.sum(axis=-1).max()))
+    nodes = np.arange(spacing / 2, reach, spacing)
+    at = np.sinh(nodes)
+    exponent = -(shapes[..., None] * np.log(1 - 1j * weights[..., None] * at)).sum(axis=-2)
+    return 0.5 - (np.exp(exponent).imag * (spacing * np.cosh(nodes) / at)).sum(axis=-1) / np.pi
+
+
+def _log_tail(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
+    """Chernoff's bound on the chance of a sum of at most 0, as a logarithm."""
+    steepest = 1 / np.max(-weights * (shapes > 0), axis=-1, keepdims=True)
+    bounds = [-(shapes * np.log1p(weights * steepest * share)).sum(axis=-1) for share in np.linspace(0.05, 0.95, 10)]
+    return np.min(bounds, axis=0)
+
+
+def crossing(function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray, line: np.ndarray) -> np.ndarray:
+    """Where rising functions cross a line, one for each place of the arrays, by Chandrupatla's method; at `low` or `high` they count as below and above it.
+
+    Examples
+    --------
+    >>> crossing(lambda x: x**2, np.zeros(2), np.full(2, 3.0), np.array([1.0, 4.0])).round(9).tolist()
+    [1.0, 2.0]
+    """
+    tolerance = 1e-12 * np.maximum(1.0, high - low)
+    here, there = low.astype(float), high.astype(float)
+    value_here, value_there = -np.abs(line) - 1e-9, np.abs(1 - line) + 1e-9
+    before, value_before = there, value_there
+    share = np.full(here.shape, 0.5)
+    found = (here + there) / 2
+    for _ in range(ITERATIONS):
+        place = here + share * (there - here)
+        value = function(place) - line
+        same = np.sign(value) == np.sign(value_here)
+        before, value_before = np.where(same, here, there), np.where(same, value_here, value_there)
+        there, value_there = np.where(same, there, here), np.where(same, value_there, value_here)
+        here, value_here = place, value
+        found = np.where(np.abs(value_here) < np.abs(value_there), here, there)
+        span = np.abs(there - here)
+        least = tolerance / np.maximum(span, tolerance)
+        if ((least > 0.5) | (value == 0)).all():
+            break
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = (here - there) / (before - there)
+            rise = (value_here - value_there) / (value_before - value_there)
+            curved = value_here / (value_there - value_here) * value_before / (value_there - value_before) + (before - here) / (
+                there - here
+            ) * value_here / (value_before - value_here) * value_there / (value_before - value_there)
+            share = np.where((rise**2 < at) & ((1 - rise) ** 2 < 1 - at) & np.isfinite(curved), curved, 0.5)
+        share = np.clip(share, least, np.maximum(1 - least, least))
+    return found

@@ -1,0 +1,317 @@
+"""Intervals and tests for what is right or wrong, and for averages and differences of such outcomes: inside the possible range, and with width where all prompts agree.
+
+**The rule.** Besides the n prompts that were seen there is one that was not. The prompts and that one get random shares of the whole, all divisions being equally likely, and the mean under these shares is a random
+number. Half of the time the unseen prompt scores the least, half of the time the most; the central 95 % of that number are the interval. The test of a mean of 0 reads the same distribution: p is twice the smaller of
+the chances that the number is below 0 and above 0 (0 itself counts half), so an interval of 95 % excludes 0 exactly where p < .05.
+
+For right-or-wrong answers this is not a new method but three old ones:
+
+- one proportion: the mid-p interval of Clopper and Pearson;
+- a paired difference: at 0, the mid-p version of McNemar's exact test, which is the sign-flip permutation test of such outcomes;
+- an unpaired difference: at 0, the mid-p version of Fisher's exact test (Altham 1969; Fay, Proschan and Brittain 2015).
+
+For averages in a range it is Gaffke's bound (2005; Learned-Miller and Thomas 2020), with mid-p in place of the worst case.
+
+**How far out the unseen prompt lies.** For scores, at the ends of the range. For differences, which may lie on either side of 0 (`within` is symmetric), as far from 0 as the farthest prompt that was seen, and at the
+ends where all prompts agree. For right-or-wrong answers that is the same; differences of averages and differences of differences seldom come near their ends, and intervals that expect them there cover 99 to 100 %.
+
+Chosen by simulation against the studentised bootstrap, Wilson's and Tango's intervals; `python benchmarks/coverage.py` prints the table of docs/reference/statistics.md.
+
+**Refuses** values outside of the range, a denominator below 0, and sides that do not match. One prompt has an estimate and no interval: `reason` says so.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from floatlens.errors import Refusal
+from floatlens.statistics.by_prompt import (
+    Labels,
+    PromptSums,
+    flattened,
+    labelled,
+    matched,
+    mean_by_prompt,
+    prompt_numbers,
+    ratio_by_prompt,
+    sides_by_prompt,
+)
+from floatlens.statistics.gamma_sums import chance_below, crossing
+from floatlens.statistics.jackknife import check_level
+
+Range = tuple[float, float]
+"""The least and the most that one prompt can have."""
+
+DIGITS = 12
+"""Values that agree to so many digits are one value: 0.1 + 0.2 and 0.3."""
+LOGITS = np.arange(-24.0, 24.25, 0.5)
+"""Where the distribution of one side is read off when two sides are compared."""
+
+
+def bounded_mean(values: xr.DataArray, *, within: Range = (0.0, 1.0), clusters: Labels | None = None, level: float = 0.95) -> xr.Dataset:
+    """The mean over `sample` of values that lie in a known range, with an interval over prompts inside of it.
+
+    Parameters
+    ----------
+    values
+        Any axes, one of them `sample`. NaN: the sample does not have this value, and is left out.
+    within
+        The least and the most that a value can be. Symmetric around 0 for differences, such as (-1, 1): see the top of this module.
+    clusters
+        The prompt of each sample. A prompt weighs as much as it has samples. By default each sample is its own prompt.
+    level
+        What share of intervals shall cover the truth.
+
+    Returns
+    -------
+    xarray.Dataset
+        `estimate`, `low`, `high`, `p_value` (two-sided, of a mean of 0), `samples` (values that went in), `prompts` (that they come from) and `reason` (why there is no interval, or ""),
+        on the axes of the values but `sample`.
+
+    Examples
+    --------
+    >>> right = bounded_mean(xr.DataArray([1.0] * 3 + [0.0] * 17, dims="sample"))
+    >>> [round(right[name].item(), 3) for name in ("estimate", "low", "high")]
+    [0.15, 0.04, 0.356]
+    >>> always = bounded_mean(xr.DataArray([1.0] * 20, dims="sample"))
+    >>> [round(always[name].item(), 3) for name in ("estimate", "low", "high")]
+    [1.0, 0.861, 1.0]
+    """
+    rows = flattened(values, "values")
+    refuse_outside(rows, within, "values")
+    return _described(values, [mean_by_prompt(rows, prompt_numbers(clusters, len(rows)))], within, level)
+
+
+def bounded_difference(
+    a: xr.DataArray,
+    b: xr.DataArray,
+    *,
+    within: Range = (0.0, 1.0),
+    paired: bool = True,
+    clusters: Labels | None = None,
+    clusters_b: Labels | None = None,
+    level: float = 0.95,
+) -> xr.Dataset:
+    """The mean of a minus the mean of b, of values in a known range, with an interval over prompts and the test that it inverts.
+
+    Parameters
+    ----------
+    a, b, paired, clusters, clusters_b
+        As for `floatlens.statistics.resampling.bootstrap_difference`.
+    within
+        The least and the most that a value of either side can be; a paired difference lies within plus or minus their distance.
+    level
+        What share of intervals shall cover the truth.
+
+    Returns
+    -------
+    xarray.Dataset
+        As for `bounded_mean`; unpaired, `samples` and `prompts` count both sides.
+
+    Examples
+    --------
+    >>> before, after = (xr.DataArray(right, dims="sample") for right in ([0.0] * 6 + [1.0] * 4, [1.0] * 10))
+    >>> gain = bounded_difference(after, before)
+    >>> gain.p_value.item()  # McNemar's test: 6 prompts changed, all in one direction; 2 * (1 / 2) ** 6, and mid-p takes half
+    0.015625
+    >>> round(gain.low.item(), 3), round(gain.high.item(), 3)
+    (0.123, 0.854)
+    """
+    for side, name in ((a, "a"), (b, "b")):
+        refuse_outside(flattened(side, name), within, name)
+    like, sides = sides_by_prompt(a, b, paired, clusters, clusters_b)
+    return _described(like, sides, (within[0] - within[1], within[1] - within[0]) if paired else within, level)
+
+
+def bounded_ratio(
+    numerator: xr.DataArray,
+    denominator: xr.DataArray,
+    *,
+    within: Range = (0.0, 1.0),
+    clusters: Labels | None = None,
+    level: float = 0.95,
+) -> xr.Dataset:
+    """The mean of a quantity in a known range over the mean of another that is never below 0, of the same samples: damage per removed attention.
+
+    Parameters
+    ----------
+    numerator, denominator
+        The same samples in the same order; a NaN in either leaves the sample out. The unseen prompt has the mean denominator.
+    within
+        The least and the most that a value of the numerator can be.
+    clusters, level
+        As for `bounded_mean`.
+
+    Returns
+    -------
+    xarray.Dataset
+        As for `bounded_mean`; NaN with its reason where the denominator is 0.
+
+    Examples
+    --------
+    >>> damage, removed = xr.DataArray([1.0, 0.0, 1.0], dims="sample"), xr.DataArray([0.5, 0.25, 0.25], dims="sample")
+    >>> float(bounded_ratio(damage, removed, within=(-1, 1)).estimate)
+    2.0
+    """
+    above, below = matched(numerator, denominator, ("numerator", "denominator"), paired=True)
+    over, under = flattened(above, "numerator"), flattened(below, "denominator")
+    refuse_outside(over, within, "numerator")
+    if (under < 0).any():
+        raise Refusal(
+            f"`denominator` is {np.nanmin(under):g} at its lowest, and a share of it below 0 has no meaning. Use bootstrap_ratio for quantities of any sign."
+        )
+    found = _described(above, [ratio_by_prompt(over, under, prompt_numbers(clusters, len(over)))], within, level, ratio=True)
+    zero = ~np.isfinite(found["estimate"]) & (found["prompts"] > 0)
+    for name in ("estimate", "low", "high", "p_value"):
+        found[name] = found[name].where(~zero)
+    found["reason"] = xr.where(zero, "the denominator is 0", found["reason"]).astype(str)
+    return found
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The different prompts of each cell, how many there are of each, and what the unseen one would be: cell, level; `ends` has the axes cell, end."""
+
+    amount: np.ndarray
+    base: np.ndarray
+    count: np.ndarray
+    ends: np.ndarray
+    end_base: np.ndarray
+
+    def chance(self, at: np.ndarray, end: int) -> np.ndarray:
+        """The chance that the mean is at most `at` (cell, place) if the unseen prompt lies at one end."""
+        weights = self.amount[:, None] - at[..., None] * self.base[:, None]
+        unseen = self.ends[:, end, None] - at * self.end_base[:, None]
+        shapes = np.broadcast_to(self.count[:, None], weights.shape)
+        return chance_below(np.concatenate([weights, unseen[..., None]], -1), np.concatenate([shapes, np.ones((*at.shape, 1))], -1))
+
+    def only_value(self, end: int) -> float | None:
+        """What all prompts have, the unseen one included, or None if they differ."""
+        values = np.append(self.amount / self.base, self.ends[:, end] / self.end_base)
+        return float(values[0]) if np.ptp(values) == 0 else None
+
+    def confidence(self, at: np.ndarray) -> np.ndarray:
+        """The same, with the unseen prompt at either end half of the time."""
+        return (self.chance(at, 0) + self.chance(at, 1)) / 2
+
+    def reach(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers that the mean cannot lie below and above, by cell; for ratios, which may have no such bounds, what is far beyond the rest."""
+        amount = np.concatenate([self.amount, self.ends], axis=1)
+        base = np.concatenate([self.base, self.end_base[:, None], self.end_base[:, None]], axis=1)
+        there = np.concatenate([self.count, np.ones_like(self.ends)], axis=1) > 0
+        far = 1e6 * np.abs(amount).max(axis=1) / self.end_base
+        with np.errstate(divide="ignore", invalid="ignore"):
+            places = np.where(base > 0, amount / base, np.where(amount == 0, np.nan, np.sign(amount) * far[:, None]))
+        return (
+            np.where(there & ~np.isnan(places), places, np.inf).min(axis=1),
+            np.where(there & ~np.isnan(places), places, -np.inf).max(axis=1),
+        )
+
+    def quantiles(self, shares: np.ndarray, end: int | None = None) -> np.ndarray:
+        """Where the chance reaches each share: cell, share."""
+        low, high = (np.repeat(ends[:, None], len(shares), axis=1) for ends in self.reach())
+        chance = self.confidence if end is None else lambda at: self.chance(at, end)
+        return crossing(chance, low, high, np.broadcast_to(shares, low.shape))
+
+
+@dataclass(frozen=True)
+class _TwoSides:
+    """The difference of two independent sides; where the unseen prompt of one lies at the upper end, that of the other lies at the lower end."""
+
+    first: _Side
+    second: _Side
+    read_off: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(cls, first: _Side, second: _Side) -> "_TwoSides":
+        shares = 1 / (1 + np.exp(-LOGITS))
+        return cls(first, second, (second.quantiles(shares, 0), second.quantiles(shares, 1)))
+
+    def confidence(self, at: np.ndarray) -> np.ndarray:
+        """The chance that the difference is at most `at`: cell, place."""
+        return (self._chance(at, 0) + self._chance(at, 1)) / 2
+
+    def _chance(self, at: np.ndarray, end: int) -> np.ndarray:
+        """The same, with the first side's unseen prompt at one end and the second side's at the other."""
+        if (only := self.first.only_value(end)) is not None:  # a step, which no quadrature gets right
+            return 1 - self.second.chance(only - at, 1 - end)
+        shares = 1 / (1 + np.exp(-LOGITS))
+        parts = shares * (1 - shares)
+        moved = at[..., None] + self.read_off[1 - end][:, None]  # cell, place, share
+        chances = self.first.chance(moved.reshape(len(at), -1), end).reshape(moved.shape)
+        return (chances * parts).sum(axis=-1) / parts.sum()
+
+    def reach(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the most that the difference can be."""
+        (low, high), (other_low, other_high) = self.first.reach(), self.second.reach()
+        return low - other_high, high - other_low
+
+
+def _described(values: xr.DataArray, sums: list[PromptSums], within: Range, level: float, *, ratio: bool = False) -> xr.Dataset:
+    """The estimate of one side, or of the first minus the second, with its interval and test, on the axes of the values."""
+    check_level(level)
+    prompts = np.stack([side.prompts for side in sums])  # side, cell
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = [side.lowest + side.amount.sum(axis=0) / side.base.sum(axis=0) for side in sums]
+    estimate = means[0] if len(sums) == 1 else means[0] - means[1]
+    low, high, p_value = (np.full(prompts.shape[1], np.nan) for _ in range(3))
+    for cell in np.flatnonzero((prompts.min(axis=0) > 1) & np.isfinite(estimate)):  # how many levels there are differs from cell to cell
+        sides = [_side(side, int(cell), within, ratio) for side in sums]
+        low[cell], high[cell], p_value[cell] = _interval(sides[0] if len(sides) == 1 else _TwoSides.of(*sides), level)
+    least = prompts.min(axis=0)
+    where = "" if len(sums) == 1 else " on one side"
+    return labelled(
+        values,
+        {
+            "estimate": estimate,
+            "low": low,
+            "high": high,
+            "p_value": p_value,
+            "samples": np.sum([side.samples for side in sums], axis=0),
+            "prompts": prompts.sum(axis=0),
+            "reason": np.select([least == 0, least == 1], [f"no sample{where} has a value", f"one prompt{where}, so no interval"], ""),
+        },
+    )
+
+
+def _side(sums: PromptSums, cell: int, within: Range, ratio: bool) -> _Side:
+    """The different prompts of one cell and the unseen one, which has the mean base. A ratio's base is its denominator, and its range that of the numerator."""
+    there = sums.present[:, cell]
+    base = sums.base[there, cell]
+    amount = sums.amount[there, cell] + sums.lowest[cell] * base
+    pairs, count = np.unique(np.round(np.stack([amount, base], axis=1), DIGITS), axis=0, return_counts=True)
+    ends, seen = np.array(within, float), amount if ratio else amount / base
+    if np.isclose(within[0], -within[1]) and np.ptp(seen) > 10.0**-DIGITS:
+        ends = np.abs(seen).max() * np.array([-1.0, 1.0])
+    end_base = base.mean()
+    return _Side(
+        pairs[None, :, 0], pairs[None, :, 1], count[None].astype(float), (ends if ratio else ends * end_base)[None], np.array([end_base])
+    )
+
+
+def _interval(side: _Side | _TwoSides, level: float) -> tuple[float, float, float]:
+    """The ends of the interval and the p-value of one cell. Where rounding leaves them at odds, at a p-value of 1 - level to nine digits, nothing is rejected."""
+    least, most = (np.repeat(end[:, None], 2, axis=1) for end in side.reach())
+    shares = np.array([[(1 - level) / 2, (1 + level) / 2]])
+    low, high = crossing(side.confidence, least, most, shares)[0].round(10).tolist()
+    below = side.confidence(np.zeros((1, 1)))[0, 0]
+    p_value = float(np.round(2 * min(below, 1 - below), 9))
+    if p_value >= round(1 - level, 9):
+        low, high = min(low, 0.0) if low < 1e-6 else low, max(high, 0.0) if high > -1e-6 else high
+    elif low <= 0 <= high:
+        p_value = round(1 - level, 9)
+    return low, high, p_value
+
+
+def refuse_outside(rows: np.ndarray, within: Range, name: str) -> None:
+    """Refuse a range that is none, and values outside of it."""
+    least, most = within
+    if not (np.isfinite(least) and np.isfinite(most) and least < most):
+        raise Refusal(f"within=({least:g}, {most:g}) is no range. Pass the least and the most that a value can be, such as (0, 1).")
+    outside = (rows < least - 1e-9) | (rows > most + 1e-9)
+    if outside.any():
+        first = int(outside.any(axis=1).argmax())
+        raise Refusal(
+            f"`{name}` is {rows[first][outside[first]][0]:g} at sample {first}, outside of {least:g} to {most:g}. Pass within=(least, most) as values can be."
+        )
