@@ -39,4 +39,6 @@ def seeds_of(seed: Any, count: int) -> Sequence[int]:
         return range(first, first + count)
     if len(seed) != count:
         raise Refusal(f"{len(seed)} seeds were given for {count} prompts. Give one for each, or a single one.")
-    return [refuse_seed(one.item() if hasattr(one, "item") else one, 2 * LARGEST_SEED - 1) for one in seed]  # these may be a seed and a number
+    return [
+        refuse_seed(one.item() if hasattr(one, "item") else one, 2 * LARGEST_SEED - 1) for one in seed
+    ]  # these may be a seed and a number

@@ -173,7 +173,9 @@ def test_sdar_takes_another_block_length_than_the_published_one(tmp_path: Path) 
 @pytest.mark.parametrize("sampler", ["llada", "dream"])
 def test_a_block_model_is_not_run_by_a_loop_without_blocks(sampler: str, tmp_path: Path) -> None:
     lm = fl.load(checkpoint(tmp_path), block_length=4)
-    with pytest.raises(fl.Refusal, match=rf"was trained to see block by block, and the {sampler} sampler lets every row see the whole text"):
+    with pytest.raises(
+        fl.Refusal, match=rf"was trained to see block by block, and the {sampler} sampler lets every row see the whole text"
+    ):
         lm.generate([PROMPT], gen_length=4, sampler=sampler, progress=False)
 
 

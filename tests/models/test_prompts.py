@@ -111,7 +111,9 @@ def test_without_a_template_only_text_is_read() -> None:
         fl.Refusal, match=r"^This tokenizer has no chat template, so it cannot read a conversation\. Give the prompt as one text\.$"
     ):
         encode([{"role": "user", "content": "the cat"}], tokenizer)
-    with pytest.raises(fl.Refusal, match=r"^A conversation is a list of messages with 'role' and 'content', both texts; a prompt may also be"):
+    with pytest.raises(
+        fl.Refusal, match=r"^A conversation is a list of messages with 'role' and 'content', both texts; a prompt may also be"
+    ):
         encode([{"role": "user"}], tokenizer)
 
 

@@ -250,7 +250,9 @@ def silent(folder: Path, *fields: str) -> Path:
 
 def test_a_llada_config_silent_on_the_rotary_base_and_tying_gets_the_original_defaults(tmp_path: Path) -> None:
     """The original class: rope_theta 10000, weight_tying true (no tensor for the head), max_sequence_length 1024."""
-    folder = silent(tiny_checkpoint("llada-8b-instruct", tmp_path, dtype=torch.float32), "rope_theta", "weight_tying", "max_sequence_length")
+    folder = silent(
+        tiny_checkpoint("llada-8b-instruct", tmp_path, dtype=torch.float32), "rope_theta", "weight_tying", "max_sequence_length"
+    )
     tensors = file_tensors(folder)
     write_weights(folder, {name: tensor for name, tensor in tensors.items() if name != "model.transformer.ff_out.weight"})
     tied = tensors | {"model.transformer.ff_out.weight": tensors["model.transformer.wte.weight"]}

@@ -82,7 +82,8 @@ def evaluate(
     device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
     block_length: list[str] = typer.Option(
-        [], help="MODEL=32: the blocks an A2D or SDAR model was trained with, where its config does not say (0 for none); may be given several times."
+        [],
+        help="MODEL=32: the blocks an A2D or SDAR model was trained with, where its config does not say (0 for none); may be given several times.",
     ),
 ) -> None:
     """Ask questions with and without passages: noise, position, layout, conflict, interventions with their controls. Closed-book and gold-only always run beside them. A run that was stopped goes on when the same command is given again.
@@ -222,7 +223,9 @@ def _block_lengths(texts: Sequence[str], models: Sequence[str]) -> dict[str, int
     for text in texts:
         name, _, length = text.rpartition("=")
         if name not in models or not length.strip().isdecimal():
-            raise Refusal(f"--block-length takes MODEL=LENGTH, with a MODEL that --model names and a whole number, e.g. {models[0]}=32; this is {text!r}.")
+            raise Refusal(
+                f"--block-length takes MODEL=LENGTH, with a MODEL that --model names and a whole number, e.g. {models[0]}=32; this is {text!r}."
+            )
         lengths[name] = int(length)
     return lengths
 

@@ -68,7 +68,9 @@ class Checkpoint:
         named = sorted(set(weight_map.values()))
         for name in named:
             if not is_inside(self.folder, self.folder / name):
-                raise Refusal(f"{index.name} of {self.name} names {shown(name)!r}, a file outside the checkpoint. Download it again, or correct it.")
+                raise Refusal(
+                    f"{index.name} of {self.name} names {shown(name)!r}, a file outside the checkpoint. Download it again, or correct it."
+                )
         missing = [name for name in named if not (self.folder / name).is_file()]
         if len(missing) == len(named):
             return []  # only described here, not fetched
@@ -198,7 +200,9 @@ def _plain_name(name: Any) -> str:
 def _unknown(text: str) -> str:
     close = difflib.get_close_matches(text.lower(), BUNDLED, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else f" Bundled: {', '.join(BUNDLED)}."
-    return f"There is no model {shown(text)!r}: it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name.{hint}"
+    return (
+        f"There is no model {shown(text)!r}: it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name.{hint}"
+    )
 
 
 def _converted_file(path: Path) -> Path:

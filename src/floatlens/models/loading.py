@@ -22,7 +22,7 @@ from floatlens.models.families import FAMILIES
 from floatlens.models.families.stock import as_tokens, native_config
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.tokenizing import has_tokenizer, published_tokenizer
-from floatlens.models.untrusted import in_a_sentence, read_json, shown
+from floatlens.models.untrusted import in_a_sentence, quiet, read_json, shown
 from floatlens.models.weights import on_meta_device, read_weights, refuse_too_little_memory, refuse_wrong_tensors
 
 _LONGEST_BLOCK = 1 << 16
@@ -106,7 +106,8 @@ def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool,
     """The blueprint of the family that recognises the config, with values that a model can have."""
     if family is not None and family not in FAMILIES:
         raise Refusal(f"There is no family {family!r}. There are: {', '.join(FAMILIES)}.")
-    with in_a_sentence(f"The config of {checkpoint.name} is not one that a model can be built from", "Fetch config.json again, or correct it."):
+    what = f"The config of {checkpoint.name} is not one that a model can be built from"
+    with in_a_sentence(what, "Fetch config.json again, or correct it."), quiet():
         if "floatlens" in checkpoint.config and family is None:
             blueprint = _saved_blueprint(checkpoint)
         else:
@@ -213,6 +214,10 @@ def with_mask_token(checkpoint: Checkpoint, blueprint: Blueprint, tokenizer: Any
             "Pass mask_token_id=... (--mask-token-id)."
         )
     size = blueprint.config.get_text_config().vocab_size
+    if isinstance(mask, bool) or not isinstance(mask, int):
+        raise Refusal(
+            f"The mask token of {checkpoint.name} is {shown(repr(mask))}, which is no token id. Pass the right one as mask_token_id=... (--mask-token-id)."
+        )
     if not 0 <= mask < size:
         raise Refusal(
             f"The mask token of {checkpoint.name} is {mask}, but its vocabulary has {size} tokens. Pass the right one as mask_token_id=... (--mask-token-id)."

@@ -83,8 +83,12 @@ def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffi
         if prompt.ndim > 2 or (prompt.ndim == 2 and len(prompt) != 1):
             raise Refusal(f"A prompt of token ids has one axis; this one has the shape {tuple(prompt.shape)}. Give each row as a prompt.")
         prompt = prompt.flatten().tolist()
-    if not isinstance(prompt, str | Prompt) and not (isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)):
-        raise Refusal(f"A prompt is a text, an fl.Prompt, a conversation or a list of token ids; this is {_briefly(prompt)}. Decode bytes to a text first.")
+    if not isinstance(prompt, str | Prompt) and not (
+        isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)
+    ):
+        raise Refusal(
+            f"A prompt is a text, an fl.Prompt, a conversation or a list of token ids; this is {_briefly(prompt)}. Decode bytes to a text first."
+        )
     if not isinstance(prompt, str | Prompt) and all(map(_is_whole, prompt)):
         return _of_tokens([int(token) for token in prompt], tokenizer, suffix)  # type: ignore[arg-type]  # all are ints
     if tokenizer is None:

@@ -25,7 +25,9 @@ try:
 except ImportError:  # Windows
     resource = None
 
-MOST_LINES = 10_000_000  # of Python; the longest published template takes some ten thousand for a long conversation, and two million to compile
+MOST_LINES = (
+    10_000_000  # of Python; the longest published template takes some ten thousand for a long conversation, and two million to compile
+)
 MOST_MEMORY = 1 << 29  # bytes
 _RAW = "Pass chat=False (--raw) to go without it, or correct the template."
 

@@ -8,6 +8,7 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from floatlens.errors import Refusal
+from floatlens.models.untrusted import quiet, reason
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -41,11 +42,10 @@ def qwen2_tokenizer(folder: Path) -> Any:
 
 def _read(tokenizer_class: Any, folder: Path, **options: Any) -> Any:
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()), quiet():
             return tokenizer_class.from_pretrained(folder, **options)
     except Exception as error:  # tokenizers raises nothing narrower
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason}. Fetch its files again.") from None
+        raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason(error)}. Fetch its files again.") from None
 
 
 def special_tokens(tokenizer: Any) -> frozenset[int]:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from transformers.utils import logging as transformers_logging
+
 from floatlens.errors import BrokenPromise, Refusal
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
@@ -65,6 +67,17 @@ def in_a_sentence(what: str, then: str) -> Iterator[None]:
         raise
     except Exception as error:  # damaged files make these libraries raise nearly everything
         raise Refusal(f"{what} ({reason(error)}). {then}") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings of transformers, which quote what a stranger wrote: what matters is checked here, and said in one sentence."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
 
 
 def read_json(file: Path, name: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 from floatlens.errors import Refusal
 from floatlens.models.blueprint import Blueprint
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.untrusted import in_a_sentence, shown
+from floatlens.models.untrusted import in_a_sentence, quiet, shown
 
 SHOW_PROGRESS_ABOVE = 1 << 30  # bytes of weights: below, loading takes a second
 
@@ -114,7 +114,9 @@ def read_weights(
     if blueprint.renames:
         options["key_mapping"] = dict(blueprint.renames)
     with (
-        in_a_sentence(f"The weights of {checkpoint.name} cannot be read", "Check that config and weights belong together, or download it again."),
+        in_a_sentence(
+            f"The weights of {checkpoint.name} cannot be read", "Check that config and weights belong together, or download it again."
+        ),
         quiet(),
         _progress_bar(show=checkpoint.bytes >= SHOW_PROGRESS_ABOVE),
         _attention_must_be_visible(),
@@ -171,17 +173,6 @@ def _attention_must_be_visible() -> Iterator[None]:
             f"{str(error).split()[0]} has no attention through scaled_dot_product_attention in transformers (it caps its scores, or has a kernel of its own), so where "
             "it looks cannot be seen. Llama, Qwen, Gemma 3 and their kin can be traced."
         ) from None
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No warnings of transformers: what matters is checked here, and said in one sentence."""
-    level = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
 
 
 @contextmanager

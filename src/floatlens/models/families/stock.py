@@ -94,5 +94,7 @@ def as_tokens(token: Any) -> tuple[int, ...]:
     tokens = () if token is None else tuple(token) if isinstance(token, list | tuple) else (token,)
     for one in tokens:
         if isinstance(one, bool) or not isinstance(one, int) or one < 0:
-            raise Refusal(f"{shown(repr(one))} is not a token id, as a config or tokenizer calls an end token. Correct it, or fetch the file again.")
+            raise Refusal(
+                f"{shown(repr(one))} is not a token id, as a config or tokenizer calls an end token. Correct it, or fetch the file again."
+            )
     return tokens
