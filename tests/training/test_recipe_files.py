@@ -46,7 +46,7 @@ MIXTURE = 'kind = "closed", questions = 2 },'
         ("seed = 3", 'seed = "three"', "seed is 'three', but it must be of type int"),
         ("seed = 3", "seed = 3\nwarmth = 1", "says warmth, which no recipe has"),
         ("check_every = 8", "check_every = 0", "check_every is at least 1"),
-        ("layers = 2", "layers = 0", "layers is at least 1"),
+        ("layers = 2", "layers = 0", "layers is 1 to 100"),
         ("layers = 2", "layers = true", "layers is True, but it must be of type int"),
         ("heads = 2", "heads = 5", "heads is 1 to 4"),
         ("width = 32", "width = 34", "width is 2 x heads times a whole number"),

@@ -20,6 +20,7 @@ from floatlens.errors import BrokenPromise, Caution, Refusal
 from floatlens.terminal import make_console, say, spell_out_what_cannot_be_encoded
 
 INTERRUPTED = 130  # what typer gives back at Ctrl-C
+LONGEST_SENTENCE = 2000  # characters
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help="See where a language model looks while it writes."
@@ -77,4 +78,6 @@ def _show_warning(message: Warning | str, category: type[Warning], filename: str
 
 
 def _say(sentence: str) -> None:
+    if len(sentence) > LONGEST_SENTENCE:  # it quotes something endless
+        sentence = f"{sentence[: LONGEST_SENTENCE // 2]} ... {sentence[-LONGEST_SENTENCE // 2 :]}"
     say(make_console(stderr=True), f"floatlens: {sentence}")

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import typer
 
-from floatlens.terminal import make_console, say
-
 from floatlens.seeds import LARGEST_SEED
+from floatlens.terminal import make_console, say
 
 
 def demo(

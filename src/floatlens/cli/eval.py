@@ -260,8 +260,6 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-
-
 def context_texts(contexts: Sequence[str], levels: str | None, passages: int | None) -> list[str]:
     """Contexts as text, one for each level of those that are named without one."""
     takes_levels = ("noise", "position", "layout", "retrieved", "masks")

@@ -19,7 +19,11 @@ def pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
     for text in texts:
         if "=" not in text:
             raise Refusal(f"{option} takes name=value; this is {text!r}.")
-    return [(text.split("=", 1)[0].strip(), text.split("=", 1)[1].strip()) for text in texts]
+    named = [(text.split("=", 1)[0].strip(), text.split("=", 1)[1].strip()) for text in texts]
+    names = [name for name, _ in named]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise Refusal(f"{option} gives {twice[0]!r} twice; give it once.")
+    return named
 
 
 def sampler_options(texts: Sequence[str], taken_by: Callable[..., Any], *others: str) -> dict[str, Any]:
@@ -52,5 +56,5 @@ def _value(text: str) -> Any:
     """A number, true or false, or the word itself."""
     try:
         return json.loads(text.lower() if text.lower() in ("true", "false", "null", "none") else text) if text.lower() != "none" else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -6,6 +6,7 @@ import typer
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
+from floatlens.interventions.spans import is_number
 from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
@@ -66,7 +67,7 @@ def trace(
         raise Refusal("There is nothing to ask: give --prompt or --prompt-file.")
     kept = detail_of(detail)
     interventions = [from_text(text) for text in intervention]
-    chosen = [_layer_and_head(pair) for pair in patterns.split(",") if pair]
+    chosen = layers_and_heads(patterns)
     named_groups = groups.split(",") if groups else None
     options = sampler_options(
         set_,
@@ -132,8 +133,12 @@ def detail_of(text: str) -> str | dict[str, str]:
     return text if "=" not in text else dict(pairs(text.split(","), "--detail"))
 
 
-def _layer_and_head(text: str) -> tuple[int, int]:
-    layer, _, head = text.partition(":")
-    if not (layer.strip().isdigit() and head.strip().isdigit()):
-        raise Refusal(f"--patterns takes layer:head pairs, e.g. 3:0,11:4; this is {text!r}.")
-    return int(layer), int(head)
+def layers_and_heads(text: str) -> list[tuple[int, int]]:
+    """The (layer, head) pairs of a text like "3:0,11:4"."""
+    pairs = []
+    for pair in filter(None, text.split(",")):
+        layer, _, head = pair.partition(":")
+        if not (is_number(layer) and is_number(head)):
+            raise Refusal(f"--patterns takes layer:head pairs, e.g. 3:0,11:4; this is {pair[:40]!r}.")
+        pairs.append((int(layer), int(head)))
+    return pairs

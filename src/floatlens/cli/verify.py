@@ -1,6 +1,7 @@
 """`floatlens verify`: is what floatlens wrote still what it was?"""
 
 import typer
+
 from floatlens.terminal import make_console
 
 DAMAGED = 1

@@ -235,10 +235,11 @@ class Running:
 
     def _refuse_missing_layers(self) -> None:
         for one in self.interventions:
-            if isinstance(one, Intervention) and (missing := [layer for layer in one.named_layers() if layer not in self.layers]):
-                raise Refusal(
-                    f"{to_text(one)} names layer {missing[0]}; the layers of this model are {self.layers[0]} to {self.layers[-1]}."
-                )
+            missing = (
+                next((layer for layer in one.named_layers() if layer not in self.layers), None) if isinstance(one, Intervention) else None
+            )
+            if isinstance(one, Intervention) and missing is not None:
+                raise Refusal(f"{to_text(one)} names layer {missing}; the layers of this model are {self.layers[0]} to {self.layers[-1]}.")
 
 
 def _by_layer(values: dict[int, Tensor]) -> np.ndarray:

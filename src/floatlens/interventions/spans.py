@@ -5,7 +5,7 @@ that meant "from, up to" could not be told from them, in a file least of all, so
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from numbers import Integral
 
@@ -14,6 +14,8 @@ from floatlens.errors import Refusal
 Numbers = int | str | range | Sequence[int]
 """How a set of layers or steps may be given: 3, [0, 4, 9], range(0, 8), "0-7+9+12-"."""
 
+LONGEST_SPAN = 40  # characters
+MOST_DIGITS = 9
 _SPAN = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 
 
@@ -39,16 +41,16 @@ def holds(text: str | None, number: int) -> bool:
     return text is None or any(first <= number and (last is None or number <= last) for first, last in _read(text))
 
 
-def named(text: str | None) -> list[int]:
-    """The numbers that are named one by one or inside a closed span; of an open span, only its first.
+def named(text: str | None) -> Iterator[int]:
+    """The numbers that are named one by one or inside a closed span; of an open span, only its first. One at a time: a span may be long.
 
     Examples
     --------
-    >>> named("0-2+9-")
+    >>> list(named("0-2+9-"))
     [0, 1, 2, 9]
     """
-    spans = () if text is None else _read(text)
-    return [number for first, last in spans for number in range(first, (first if last is None else last) + 1)]
+    for first, last in () if text is None else _read(text):
+        yield from range(first, (first if last is None else last) + 1)
 
 
 def is_count(value: object, least: int = 0) -> bool:
@@ -60,6 +62,17 @@ def is_count(value: object, least: int = 0) -> bool:
     (True, False, False, False)
     """
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number from 0 on, of no more digits than a layer, a head or a count of passages may need.
+
+    Examples
+    --------
+    >>> is_number(" 12 "), is_number("²"), is_number("-1"), is_number("9" * 5000)
+    (True, False, False, False)
+    """
+    return text.strip().isdecimal() and len(text.strip()) <= MOST_DIGITS
 
 
 Span = tuple[int, int | None]
@@ -83,6 +96,8 @@ def _span(part: str, whole: str, name: str) -> Span:
     match = _SPAN.fullmatch(part)
     if match is None:
         raise Refusal(f'{name}={whole!r} cannot be read at {part!r}; write numbers and spans joined by "+", such as 0-7+9+12-.')
+    if len(part) > LONGEST_SPAN:
+        raise Refusal(f"{name}={whole[:LONGEST_SPAN]!r}...: no model has so many; write numbers and spans such as 0-7+9+12-.")
     first = int(match[1])
     last = first if match[2] is None else int(match[3]) if match[3] else None
     if last is not None and last < first:

@@ -8,7 +8,7 @@ Refused here: numbers that mean nothing. Refused when it runs, where it is first
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -46,9 +46,11 @@ class Intervention:
         """Whether it acts in this step."""
         return holds(_text(self.steps), step) and (self.original is None or self.original.in_step(step))
 
-    def named_layers(self) -> list[int]:
+    def named_layers(self) -> Iterator[int]:
         """Layers that must exist."""
-        return [*named(_text(self.layers)), *([] if self.original is None else self.original.named_layers())]
+        yield from named(_text(self.layers))
+        if self.original is not None:
+            yield from self.original.named_layers()
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,9 @@ class MaskHeads(Intervention):
     def in_layer(self, layer: int) -> bool:
         return super().in_layer(layer) and bool(self.of_layer(layer))
 
-    def named_layers(self) -> list[int]:
-        return [*super().named_layers(), *(layer for layer, _ in self.heads)]
+    def named_layers(self) -> Iterator[int]:
+        yield from super().named_layers()
+        yield from (layer for layer, _ in self.heads)
 
 
 @dataclass(frozen=True)
@@ -267,6 +270,8 @@ def _refuse_unless_whole(spec: Intervention, name: str, least: int) -> None:
 
 
 def _pairs(given: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    if not isinstance(given, Iterable):
+        raise Refusal(f"mask-heads: heads={given!r} must be (layer, head) pairs, such as [(3, 0), (11, 4)].")
     pairs: list[tuple[Any, ...]] = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
     for pair in pairs:
         if len(pair) != 2 or not all(map(is_count, pair)):

@@ -15,6 +15,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from floatlens.errors import Refusal
+from floatlens.interventions.spans import is_number
 from floatlens.interventions.specification import (
     ExtraSinkToken,
     Intervention,
@@ -64,6 +65,8 @@ def from_dict(given: Mapping[str, Any]) -> Intervention:
     kind = _kind(given["kind"])
     values = {name: value for name, value in given.items() if name != "kind"}
     if isinstance(values.get("of"), Mapping):
+        if isinstance(values["of"].get("of"), Mapping):
+            raise Refusal(f"{kind.kind}: 'of' holds a control of a control; a control has one original.")
         values["of"] = from_dict(values["of"])
     return _made(kind, values)
 
@@ -103,6 +106,10 @@ def from_text(text: str) -> Intervention:
 extra-sink-token, keep-sinks, random-keys, random-heads.
     """
     own, _, original = text.strip().partition(" of ")
+    if " of " in original:
+        raise Refusal(
+            f"{text[:80]!r} names a control of a control; a control has one original, as in 'random-keys:mass of mask-anchors:5'."
+        )
     name, _, rest = own.partition(":")
     kind = _kind(name.strip())
     values: dict[str, Any] = {"of": from_text(original)} if original else {}
@@ -125,7 +132,7 @@ extra-sink-token, keep-sinks, random-keys, random-heads.
 
 
 def _kind(name: Any) -> type[Intervention]:
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise Refusal(f"There is no intervention {name!r}. There are: {', '.join(KINDS)}.")
     return KINDS[name]
 
@@ -159,11 +166,11 @@ def _read(field: str, value: str, text: str) -> Any:
     """A value of the text in the type of its field; a text that is none stays one, and the field's own check says what is wrong."""
     if field == "heads":
         layer, _, head = value.partition(":")
-        if not (layer.strip().isdigit() and head.strip().isdigit()):
+        if not (is_number(layer) and is_number(head)):
             raise Refusal(f"{text!r}: heads are layer:head pairs, such as mask-heads:3:0,11:4; this is {value!r}.")
         return int(layer), int(head)
     reader: Callable[[str], Any] = {"k": int, "window": int, "seed": int, "eps": float}.get(field, str)
     try:
         return reader(value)
     except ValueError:
-        raise Refusal(f"{text!r}: {field} is a number, and {value!r} is none.") from None
+        raise Refusal(f"{text[:80]!r}: {field} is a number, and {value[:40]!r} is none.") from None

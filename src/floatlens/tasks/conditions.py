@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from floatlens.errors import Refusal
 from floatlens.folders import short_name
+from floatlens.interventions.spans import is_number
 from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys
 from floatlens.interventions.wording import from_text, to_text
 from floatlens.tasks.contexts import PASSAGES, ClosedBook, Conflict, Context, GoldOnly, Layout, Noise, Position, Retrieved, arrange
@@ -108,9 +109,14 @@ def condition_of(given: "str | Context | Condition") -> Condition:
         return given
     if isinstance(given, Context):
         return Condition(given)
+    if not isinstance(given, str):
+        raise Refusal(f"{given!r} is no context; write one of {', '.join(CONTEXTS)}.")
     head, *named = (part.strip() for part in given.split(","))
     kind, _, value = (part.strip() for part in head.partition(":"))
-    options = {name.strip(): _whole(number, given) for name, _, number in (part.partition("=") for part in named)}
+    pairs = [(name.strip(), _whole(number, given)) for name, _, number in (part.partition("=") for part in named)]
+    options = dict(pairs)
+    if len(options) < len(pairs):
+        raise Refusal(f"{given!r} says something twice; say passages=, gold= and masks= once each.")
     masks = options.pop("masks", None)
     if kind == "masks":
         if masks is not None:
@@ -265,8 +271,8 @@ def _context(kind: str, value: str, passages: int | None, gold: int | None, text
 
 
 def _whole(value: str, text: str) -> int:
-    if not value.strip().isdecimal():
-        raise Refusal(f"{text!r}: {value.strip()!r} is no whole number.")
+    if not is_number(value):
+        raise Refusal(f"{text[:80]!r}: {value.strip()[:40]!r} is no whole number{' that is small enough' * value.strip().isdecimal()}.")
     return int(value)
 
 
@@ -274,4 +280,4 @@ def _number(value: str, text: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise Refusal(f"{text!r}: {value!r} is no number.") from None
+        raise Refusal(f"{text[:80]!r}: {value[:40]!r} is no number.") from None

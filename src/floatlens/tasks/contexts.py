@@ -150,7 +150,9 @@ class Noise(Context):
 
     @property
     def text(self) -> str:
-        return f"{self.kind}:{self.share:g}{_said(self.passages)}{'' if self.gold is None else f',gold={self.gold}'}"
+        short = f"{self.share:g}"
+        share = short if float(short) == self.share else repr(self.share)  # the text says exactly which share it was
+        return f"{self.kind}:{share}{_said(self.passages)}{'' if self.gold is None else f',gold={self.gold}'}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ measures, and sequences that the world cannot tell (one of each shape is drawn t
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
@@ -37,11 +38,13 @@ def read_recipe(path: str | PathLike[str]) -> Recipe:
     True
     """
     file = Path(path)
-    if not file.is_file():
+    if "\0" in str(file) or not file.is_file():
         raise Refusal(f"There is no recipe {file}. The one of the bundled twins: floatlens/training/twins.toml in the package.")
     try:
         return recipe_of(tomllib.loads(file.read_text(encoding="utf-8")), str(file))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except Refusal:
+        raise
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number of too many digits, too deep a nesting
         raise Refusal(f"{file} is not TOML: {error}. Compare it with floatlens/training/twins.toml.") from None
 
 
@@ -146,6 +149,8 @@ def _stage(given: Any, where: str) -> Stage:
 
 def _filled(kind: type[Filled], given: Any, where: str) -> Filled:
     """A dataclass from a table of the file."""
+    if not isinstance(given, Mapping):
+        raise Refusal(f"{where} is {given!r}, not a table of fields.")
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
     missing = [name for name, field in known.items() if field.default is MISSING and name not in given]
     unknown = [name for name in given if name not in known]
@@ -166,14 +171,14 @@ def _refuse_numbers(recipe: Recipe, where: str) -> None:
         "seed is at least 0": recipe.seed >= 0,
         "check_every is at least 1": recipe.check_every >= 1,
         "every stage has at least 1 update": all(stage.updates >= 1 for stage in recipe.stages),
-        "layers is at least 1": model.layers >= 1,
+        "layers is 1 to 100": 1 <= model.layers <= 100,
         f"heads is 1 to {most_heads}": 1 <= model.heads <= most_heads,
-        "width is 2 x heads times a whole number and at least 16": model.heads >= 1
+        "width is 2 x heads times a whole number, 16 to 8192": model.heads >= 1
         and model.width % (2 * model.heads) == 0
-        and model.width >= 16,
-        "rotary_base is above 1": model.rotary_base > 1,
-        "rate is above 0": optimizer.rate > 0,
-        "weight_decay is at least 0": optimizer.weight_decay >= 0,
+        and 16 <= model.width <= 8192,
+        "rotary_base is a number above 1": 1 < model.rotary_base < math.inf,
+        "rate is a number above 0": 0 < optimizer.rate < math.inf,
+        "weight_decay is a number of at least 0": 0 <= optimizer.weight_decay < math.inf,
         "warm_up is at least 1": optimizer.warm_up >= 1,
         "cooling is above 0 and at most 1": 0 < optimizer.cooling <= 1,
         "final_rate is 0 to 1": 0 <= optimizer.final_rate <= 1,
@@ -192,6 +197,10 @@ def _refuse_sequences(recipe: Recipe, world: World, where: str) -> None:
                 raise Refusal(f"{place}: there are no sequences of kind {shape.kind!r}; the kinds are {', '.join(BUILDERS)}.")
             if shape.questions < 1 or shape.ends < 0 or shape.fillers < 0:
                 raise Refusal(f"{place}: questions is at least 1, fillers and ends at least 0.")
+            if longest := [field.name for field in fields(shape) if field.type is int and getattr(shape, field.name) > LONGEST]:
+                raise Refusal(
+                    f"{place}: {longest[0]} is {getattr(shape, longest[0])}, and twins see {LONGEST} tokens in all. Ask for fewer."
+                )
             try:
                 length = make_batch(Random(0), world, shape, 1).tokens.shape[1]
             except (ValueError, ZeroDivisionError) as error:  # a Refusal is a ValueError
