@@ -50,8 +50,9 @@ REASONS = {
 def test_where_isolation_is_not_available_nothing_is_run(obstacle: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     marker, fake = tmp_path / "ran", tmp_path / "bwrap"
     monkeypatch.setattr("platform.system", lambda: "Darwin" if obstacle == "another system" else "Linux")
-    monkeypatch.setattr("platform.machine", lambda: "riscv64" if obstacle == "another processor" else "x86_64")
-    if "bwrap that" in obstacle:
+    machines = {"another processor": "riscv64", "another system": "arm64"}
+    monkeypatch.setattr("platform.machine", lambda: machines.get(obstacle, "x86_64"))
+    if obstacle != "no bwrap":
         fails = "#!/bin/sh\necho bwrap: No permissions to create new namespace. >&2; exit 1\n"
         fake.write_text({"a bwrap that fails": fails, "a bwrap that does nothing": "#!/bin/sh\nexit 0\n"}.get(obstacle, "nothing"))
         fake.chmod(0o755)
@@ -253,7 +254,7 @@ def test_packages_of_a_virtual_environment_are_not_seen() -> None:
 
 
 def test_limits_that_nothing_could_run_in_are_refused() -> None:
-    for seconds, memory in ((0, 1 << 30), (math.nan, 1 << 30), (1, 1 << 20)):
+    for seconds, memory in ((0, 1 << 30), (math.nan, 1 << 30), (math.inf, 1 << 30), (1e9, 1 << 30), (1, 1 << 20), (1, 1 << 70)):
         with pytest.raises(Refusal, match="at least 128 MiB"):
             run("pass", seconds=seconds, memory=memory)
     with pytest.raises(Refusal, match="2 tasks, but 1 completions"):

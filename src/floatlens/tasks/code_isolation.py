@@ -81,6 +81,13 @@ def not_isolated(why: str) -> Refusal:
     )
 
 
+def can_be_read(descriptor: int, seconds: float) -> bool:
+    """Wait until a descriptor has something to read, or its other end is gone; False if that takes longer."""
+    waiting = select.poll()  # not select, which takes no descriptor above 1023
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(1000 * seconds))
+
+
 @dataclass(frozen=True)
 class Ended:
     """How an isolated script ended: its exit status (above 128: 128 and the signal that ended it), and the processor time it used."""
@@ -95,8 +102,9 @@ class Isolated:
     def __init__(self, part: str, job: dict[str, Any], channels: list[int]) -> None:
         self._ended: Ended | None = None
         script = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "/jail.py", part, *map(str, channels)]
+        isolator = _isolator()
         with _file_with(json.dumps(job).encode()) as given, _file_with(system_call_filter()) as filtered:
-            command = [*_isolating(filtered.fileno()), *script]
+            command = [isolator, *_isolating(filtered.fileno()), *script]
             self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
             try:
                 self._process = subprocess.Popen(
@@ -123,7 +131,7 @@ class Isolated:
     def stop(self, *, at_once: bool = False) -> Ended:
         """End it, at once or if it does not leave by itself, and wait until it and everything in its namespaces is gone."""
         if self._ended is None:
-            if at_once or not select.select([self._watched], [], [], GRACE)[0]:
+            if at_once or not can_be_read(self._watched, GRACE):
                 self._kill()
             _, status, used = os.wait4(self._process.pid, 0)
             self._process.returncode = os.waitstatus_to_exitcode(status)
@@ -143,7 +151,7 @@ class Isolated:
                 inside.kill()
         except psutil.Error:  # it has just ended
             pass
-        if not select.select([self._watched], [], [], GRACE)[0]:
+        if not can_be_read(self._watched, GRACE):
             self._process.kill()
 
 
@@ -155,15 +163,20 @@ def _file_with(content: bytes) -> IO[bytes]:
     return file
 
 
-def _isolating(filter_descriptor: int) -> list[str]:
-    """The command that runs another one in isolation."""
+def _isolator() -> str:
+    """Where `bwrap` lies."""
     if platform.system() != "Linux":
         raise not_isolated(f"this is {platform.system()}, and the namespaces are Linux's")
     isolator = shutil.which("bwrap")
     if isolator is None:
         raise not_isolated("the command bwrap is not installed")
+    return isolator
+
+
+def _isolating(filter_descriptor: int) -> list[str]:
+    """What `bwrap` is told, before the command that it is to run."""
     namespaces = ["user", "ipc", "pid", "net", "uts", "cgroup-try"]
-    command = [isolator, *(f"--unshare-{namespace}" for namespace in namespaces), "--disable-userns", "--uid", NOBODY, "--gid", NOBODY]
+    command = [*(f"--unshare-{namespace}" for namespace in namespaces), "--disable-userns", "--uid", NOBODY, "--gid", NOBODY]
     command += ["--cap-drop", "ALL", "--seccomp", str(filter_descriptor), "--new-session", "--die-with-parent", "--as-pid-1"]
     command += ["--hostname", "jail", "--size", str(ROOM), "--perms", "1777", "--tmpfs", "/tmp"]  # first: an interpreter may lie in /tmp
     for path in visible():

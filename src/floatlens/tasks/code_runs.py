@@ -20,7 +20,6 @@ import json
 import math
 import os
 import re
-import select
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -28,11 +27,12 @@ from typing import IO
 
 from floatlens.errors import Refusal
 from floatlens.progress import progress_bar
-from floatlens.tasks.code_isolation import Ended, Isolated, not_isolated
+from floatlens.tasks.code_isolation import Ended, Isolated, can_be_read, not_isolated
 from floatlens.tasks.readers.humaneval import CodeTask
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score
 
+MOST_SECONDS = 86_400
 PATIENCE = 5.0  # seconds on the clock beside three times the processor time, for a busy machine
 STARTING = 120.0  # seconds on the clock for two interpreters to start, which a very busy machine may need
 KILLED = 128 + 9  # what bwrap ends with if a signal that nobody can catch ended what it ran
@@ -228,8 +228,10 @@ def run_program(task: CodeTask, program: str, *, seconds: float = 10.0, memory: 
     >>> outcome
     Outcome(how='failed', detail='AssertionError: no')
     """
-    if not seconds > 0 or memory < 1 << 27:
-        raise Refusal(f"A program needs some time and at least 128 MiB; it was given {seconds} seconds and {memory:,} bytes.")
+    if not 0 < seconds <= MOST_SECONDS or not 1 << 27 <= memory < 1 << 63:
+        raise Refusal(
+            f"A program needs some time, up to {MOST_SECONDS:,} seconds, and at least 128 MiB; it was given {seconds} seconds and {memory:,} bytes."
+        )
     limits = {"entry_point": task.entry_point, "seconds": math.ceil(seconds), "memory": memory}
     with ExitStack() as opened:
         ends = [
@@ -275,7 +277,7 @@ def _judged(task: CodeTask, judge: Isolated, tried: Isolated, verdict: IO[bytes]
 
 def _said(verdict: IO[bytes], seconds: float) -> Outcome | None:
     """The next line of the judge, which is written whole; None if none came in time; an outcome without a name if the judge is gone."""
-    if not select.select([verdict], [], [], seconds)[0]:
+    if not can_be_read(verdict.fileno(), seconds):
         return None
     line = verdict.readline()
     return Outcome(**json.loads(line)) if line else Outcome("")
