@@ -125,7 +125,7 @@ def test_a_prompt_file_is_read_as_files_of_questions_are(tmp_path: Path, content
             'FILE, line 1: this is not JSON (Expecting value at column 1). Each line must be a JSON object with "prompt", or a JSON text.',
         ),
         (
-            gzip.compress(b'"fine"')[:-9],
+            gzip.compress(b'"fine"', mtime=0)[:-9],
             "FILE, after line 0: the gz data are damaged or cut off (Compressed file ended before the end-of-stream marker was reached). Fetch the file again.",
         ),
         (
