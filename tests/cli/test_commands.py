@@ -100,7 +100,7 @@ PROMPTS = '"Once upon a time"\n{"prompt": "One day\u2028Lily", "regions": {"doc_
     [
         PROMPTS.encode(),
         b"\xef\xbb\xbf" + PROMPTS.encode(),
-        gzip.compress(PROMPTS.encode()),
+        gzip.compress(PROMPTS.encode(), mtime=0),
         f"[{PROMPTS.strip().replace(chr(10), ',')}]".encode(),
     ],
     ids=["lines", "byte-order mark", "gz", "a JSON list"],
