@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from attack_size import tries
 
@@ -198,7 +199,10 @@ def test_a_demo_that_is_killed_again_and_again_spares_the_earlier_one_until_it_i
         process = subprocess.Popen(command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if kill_after is not None:
             time.sleep(kill_after)
+            started = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
             process.kill()
+            _, alive = psutil.wait_procs(started, timeout=120)
+            assert alive == [], "processes that a killed demo has started end with it"
         _, errors = process.communicate()
         assert "Traceback" not in errors
         return process.returncode, time.monotonic() - began
