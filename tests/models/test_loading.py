@@ -75,7 +75,7 @@ def test_saving_does_not_replace_weights_that_are_there(tmp_path: Path) -> None:
     folder = tiny_checkpoint("llada-8b-instruct", tmp_path)
     lm = fl.load(folder)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    with pytest.raises(fl.Refusal, match=r"^There are weights in .* already, and saving would replace them\. Choose another folder\.$"):
+    with pytest.raises(fl.Refusal, match=r"^.* exists already, and nothing is overwritten\. Choose another name, or remove it\.$"):
         lm.save(folder)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 

@@ -4,12 +4,14 @@ Decided here: this process judges and writes, and never imports torch; a server 
 Every model is loaded before anything runs, so that a mistake is said at once.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from multiprocessing import get_all_start_methods, get_context
-from os import cpu_count
+from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
+from threading import Thread
 
 import polars as pl
 
@@ -58,6 +60,18 @@ def load_models(models: Sequence[str]) -> None:
     load_all(models)
 
 
+def end_with_the_demo() -> None:
+    """In a process that runs models: end as soon as the one that started it has, also if that was killed; nobody would ever tell it to."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
 def compare_absorption(folder: Path) -> None:
     """Draw the figure that needs all traces."""
     draw_absorption({twin: open_trace(folder / "traces" / f"{twin}.zarr") for twin in TWINS}, folder / "figures")
@@ -69,7 +83,7 @@ def _processes() -> Iterator[ProcessPoolExecutor]:
     context = get_context(method)
     if method == "forkserver":
         context.set_forkserver_preload(["floatlens.claims.experiments"])
-    pool = ProcessPoolExecutor(min(cpu_count() or 1, MOST_PROCESSES), mp_context=context)
+    pool = ProcessPoolExecutor(min(os.cpu_count() or 1, MOST_PROCESSES), mp_context=context, initializer=end_with_the_demo)
     try:
         yield pool
     finally:

@@ -15,7 +15,8 @@ def demo(
         help="How many questions in each context; everything else grows with it. 20 by default, for which two cores take about a minute and a half.",
     ),
     into: Path = typer.Option(
-        Path("floatlens-demo"), help="The folder for what comes out. One that an earlier demo wrote is replaced; any other is refused."
+        Path("floatlens-demo"),
+        help="The folder for what comes out. One that an earlier demo wrote is replaced if nothing was added or edited in it; any other is refused.",
     ),
     seed: int = typer.Option(0, min=0, help="Another seed asks other questions."),
     figures: bool = typer.Option(True, "--figures/--no-figures", help="Whether figures are drawn, which takes a fifth of the time."),

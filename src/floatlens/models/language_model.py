@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from numbers import Integral
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from floatlens.decoding import autoregressive, dream, llada, sdar
 from floatlens.decoding.canvas import Canvas, Pass, Run, Step, blank_canvas
 from floatlens.decoding.options import AutoregressiveOptions, DreamOptions, LladaOptions, Options, SdarOptions, make_options
 from floatlens.errors import Refusal
+from floatlens.folders import unfinished_folder
 from floatlens.interventions.run import AnyIntervention, InterventionRun, intervening, run_of
 from floatlens.models.fitting import refuse_unfit_prompts
 from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
@@ -210,24 +210,23 @@ class LanguageModel:
         )
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a checkpoint that `fl.load` and transformers' Auto classes both load: stock tensor names, safetensors, the tokenizer."""
+        """Write a checkpoint that `fl.load` and transformers' Auto classes both load, to a new folder: stock tensor names, safetensors, the tokenizer."""
         if self.sampler is None:
             raise Refusal(f"A {self.family} model is saved by its own save_pretrained; floatlens has nothing to add to it.")
-        if any(Path(folder).glob("*.safetensors*")):
-            raise Refusal(f"There are weights in {folder} already, and saving would replace them. Choose another folder.")
         module: Any = self.module
-        module.config.floatlens = {
-            "family": self.family,
-            "sampler": self.sampler,
-            "row_offset": self.row_offset,
-            "mask_token_id": self.mask_token_id,
-            "end_tokens": list(self.end_tokens),
-            "suffix": list(self.suffix),
-            "sampler_defaults": self.sampler_defaults,
-        }
-        module.save_pretrained(Path(folder), save_original_format=False)
-        if self.tokenizer is not None:
-            self.tokenizer.save_pretrained(Path(folder))
+        with unfinished_folder(folder, "floatlens (saving a model)") as unfinished:
+            module.config.floatlens = {
+                "family": self.family,
+                "sampler": self.sampler,
+                "row_offset": self.row_offset,
+                "mask_token_id": self.mask_token_id,
+                "end_tokens": list(self.end_tokens),
+                "suffix": list(self.suffix),
+                "sampler_defaults": self.sampler_defaults,
+            }
+            module.save_pretrained(unfinished.folder, save_original_format=False)
+            if self.tokenizer is not None:
+                self.tokenizer.save_pretrained(unfinished.folder)
 
     def encode(self, prompt: AnyPrompt, *, chat: bool | None = None) -> EncodedPrompt:
         """A prompt in this model's tokens."""

@@ -1,0 +1,76 @@
+"""A process that has imported everything and runs commands in forks of itself, so that a run to be killed takes as long as its work and not as long as importing torch.
+
+It says "ready", and then reads one JSON object a line: {"run": [words], "in": folder, "log": file, "said": file} starts a command and answers with its process number; {"wait": process} answers with
+its exit code, negative for a signal. A run appends to the log what it finishes: "asked NAME" and "stored NAME" for each condition of an evaluation, "updated N" and "saved N" for each
+update of a training.
+"""
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import floatlens.tasks.evaluation as evaluation
+import floatlens.training.runs as runs
+from floatlens.cli import run
+from floatlens.models.loading import load
+
+
+def noting(log: Path, line: Callable[..., str], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which appends a line to the log when it has ended."""
+
+    @functools.wraps(function)
+    def noted(*given: Any, **options: Any) -> Any:
+        result = function(*given, **options)
+        with log.open("a") as file:
+            file.write(line(*given) + "\n")
+        return result
+
+    return noted
+
+
+def start(words: list[str], folder: str, log: Path, said: str) -> int:
+    """Run a command in a fork; its process number."""
+    if child := os.fork():
+        return child
+    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.chdir(folder)
+    evaluation._ask = noting(log, lambda lm, samples, condition, *_: f"asked {condition.name}", evaluation._ask)
+    evaluation.store = noting(log, lambda folder, name, rows: f"stored {rows['context'][0]}", evaluation.store)
+    runs.run_update = noting(log, lambda *given: f"updated {given[-1]}", runs.run_update)
+    runs.save_state = noting(log, lambda path, model, optimizer, standing: f"saved {standing.done}", runs.save_state)
+    sys.argv = ["floatlens", *words]
+    code: Any = 1
+    try:
+        run()
+    except SystemExit as ended:
+        code = ended.code or 0
+    except BaseException as error:
+        print(f"Traceback: {error!r}", flush=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def serve() -> None:
+    """Answer line by line."""
+    torch.set_num_threads(1)
+    load("twin-arm").generate("Where?", gen_length=1)  # what is imported at first use
+    print("ready", flush=True)
+    for line in sys.stdin:
+        told = json.loads(line)
+        if "run" in told:
+            print(start(told["run"], told["in"], Path(told["log"]), told["said"]), flush=True)
+        else:
+            print(os.waitstatus_to_exitcode(os.waitpid(told["wait"], 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
