@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+from floatlens.cli.name_value import MOST_SEED
 from floatlens.terminal import make_console, say
 
 
@@ -13,12 +14,13 @@ def demo(
     causal_mdm: str = typer.Option("twin-causal-mdm", "--causal-mdm", help="The diffusion model with a causal mask, between the two."),
     questions: int = typer.Option(
         None,
+        min=1,
         help="How many questions in each context; everything else grows with it. 20 by default, for which two cores take about a minute and a half.",
     ),
     into: Path = typer.Option(
         Path("floatlens-demo"), help="The folder for what comes out. One that an earlier demo wrote is replaced; any other is refused."
     ),
-    seed: int = typer.Option(0, min=0, help="Another seed asks other questions."),
+    seed: int = typer.Option(0, min=0, max=MOST_SEED, help="Another seed asks other questions."),
     figures: bool = typer.Option(True, "--figures/--no-figures", help="Whether figures are drawn, which takes a fifth of the time."),
 ) -> None:
     """Check the claims of two papers on three tiny models that differ in one thing only, and write down what came out.

@@ -7,6 +7,9 @@ from typing import Any
 
 from floatlens.errors import Refusal
 
+MOST_SEED = 2**62
+"""The largest seed of the command line: seed plus the number of a sample must be a number that torch takes."""
+
 
 def pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
     """Names and values of texts like "threshold=0.9".
