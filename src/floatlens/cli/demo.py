@@ -14,6 +14,7 @@ def demo(
     causal_mdm: str = typer.Option("twin-causal-mdm", "--causal-mdm", help="The diffusion model with a causal mask, between the two."),
     questions: int = typer.Option(
         None,
+        min=1,
         help="How many questions in each context; everything else grows with it. 20 by default, for which two cores take about a minute and a half.",
     ),
     into: Path = typer.Option(

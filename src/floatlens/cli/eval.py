@@ -24,10 +24,10 @@ def evaluate(
         ..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name; may be given several times."
     ),
     task: str = typer.Option(
-        "world",
+        None,
         "--task",
         "-t",
-        help="world, world-closed, world-two-hop, world-description; nq, triviaqa, ms-marco, hotpotqa, trex, squad, rgb, key-value, poisonedrag, gsm8k, humaneval; "
+        help="What is asked; world by default. world, world-closed, world-two-hop, world-description; nq, triviaqa, ms-marco, hotpotqa, trex, squad, rgb, key-value, poisonedrag, gsm8k, humaneval; "
         "or a format that --data is read as: plain, lost-in-the-middle, nq-open, kilt.",
     ),
     data: str = typer.Option(
@@ -46,22 +46,26 @@ def evaluate(
         "-c",
         help="closed-book, gold, retrieved:5, noise:.4, position:3/10, layout:far, conflict, masks:64; several times.",
     ),
-    levels: str = typer.Option(None, help="Levels of a context that is named without one: --context noise --levels 0,.2,.4"),
+    levels: str = typer.Option(None, help="Levels to try, for a context given without one, as in --context noise --levels 0,.2,.4"),
     passages: int = typer.Option(None, min=1, help="Passages in all, for noise, layout and conflict; 5 by default."),
     intervention: list[str] = typer.Option(
         [], "--intervention", help="What the model may not look at, e.g. mask-anchors:1; each runs with its controls in every --context."
     ),
     controls: bool = typer.Option(True, help="Run the random controls of each intervention."),
     likelihood: bool = typer.Option(True, help="Also take the log-likelihood of the answers (not defined for block-diffusion models)."),
-    samples: int = typer.Option(100, "--samples", "-n", min=1, help="How many questions, at most."),
+    samples: int = typer.Option(100, "--samples", "-n", min=1, max=1_000_000, help="How many questions, at most."),
     leave_out: bool = typer.Option(
         False, "--leave-out", help="Leave out questions that lack what a context needs, instead of refusing; how many is said."
     ),
     gen_length: int = typer.Option(None, min=1, help="Tokens to write; the task's own by default."),
     steps: int = typer.Option(None, min=1, help="Denoising steps, at most; one a token by default."),
     sampler: str = typer.Option(None, help="Another decoding loop for the diffusion models: llada, dream, sdar."),
-    batch_size: int = typer.Option(8, min=1, help="Prompts that run together; changes the speed, never the tokens."),
-    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What questions of the world, random controls and mask sets are drawn from."),
+    batch_size: int = typer.Option(
+        8,
+        min=1,
+        help="Prompts that run together. Changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).",
+    ),
+    seed: int = typer.Option(0, min=0, max=help="What questions of the world, random controls and mask sets are drawn from."),
     into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, pictures, traces."),
     set_: list[str] = typer.Option(
         [], "--set", "-s", help="A sampler option, name=value, for the models that have it: temperature=0.7, threshold=0.9, block_length=8."
@@ -126,8 +130,12 @@ def evaluate(
     )
     blocks = _block_lengths(block_length, model)
     index = None if corpus is None else index_of_file(corpus)
+    if data is not None and task is None:
+        raise Refusal(
+            "--data names a file, and --task is missing, which says what is in it: a data set such as --task nq, or a format such as --task plain."
+        )
     chosen = load_task(
-        task,
+        task or "world",
         data,
         conditions=asked,
         count=samples,
@@ -266,6 +274,8 @@ def context_texts(contexts: Sequence[str], levels: str | None, passages: int | N
     bare = [text for text in contexts if text in takes_levels]
     if levels is not None and len(bare) != 1:
         raise Refusal("--levels are those of one --context that is named without any: noise, position, layout, retrieved or masks.")
+    if levels is not None and not all(level.strip() for level in levels.split(",")):
+        raise Refusal(f"--levels {levels!r} leaves a level out; separate levels by single commas, as in 0,.4,.8.")
     if bare and levels is None:
         raise Refusal(f"--context {bare[0]} needs levels: --levels, or {bare[0]}:LEVEL.")
     texts = []

@@ -14,18 +14,24 @@ from floatlens.terminal import make_console, say
 def trace(
     model: str = typer.Option(..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name."),
     prompt: list[str] = typer.Option([], "--prompt", "-p", help="What to ask; may be given several times."),
-    prompt_file: Path = typer.Option(None, help='JSON lines: {"prompt": "...", "regions": {"doc_1": [0, 40]}}, or plain strings.'),
+    prompt_file: Path = typer.Option(
+        None, help='A file, gz or plain, with a JSON text a line, or an object: {"prompt": "...", "regions": {"doc_1": [0, 40]}}.'
+    ),
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write, e.g. run.zarr."),
-    gen_length: int = typer.Option(32, help="Tokens to write; 0 fills masks inside the prompt."),
-    steps: int = typer.Option(None, help="Denoising steps; one a token by default."),
+    gen_length: int = typer.Option(32, min=0, help="Tokens to write; 0 fills masks inside the prompt."),
+    steps: int = typer.Option(None, min=1, help="Denoising steps; one a token by default."),
     sampler: str = typer.Option(None, help="Another loop than the family's: llada, dream, sdar."),
     set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
-    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Sample i draws from seed + i."),
-    batch_size: int = typer.Option(4, min=1, help="Prompts that run together; changes the speed, never the tokens."),
+    seed: int = typer.Option(0, min=0, max=help="Sample i draws from seed + i."),
+    batch_size: int = typer.Option(
+        4,
+        min=1,
+        help="Prompts that run together. Changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).",
+    ),
     limit: int = typer.Option(None, min=1, help="Only the first prompts of the file."),
     detail: str = typer.Option("default", help="default, light, full, or what differs from default: geometry=head,norms=off."),
     groups: str = typer.Option(None, help="Query groups: masked,unmasked,predicting,prompt."),
-    top_keys: int = typer.Option(8, help="Favourite keys kept of each predicting row."),
+    top_keys: int = typer.Option(8, min=1, help="Favourite keys kept of each predicting row."),
     intervention: list[str] = typer.Option(
         [], "--intervention", help="What it may not look at, e.g. mask-anchors:5,layers=0-7; several act one after the other."
     ),

@@ -3,6 +3,7 @@
 Greedy decoding is the default everywhere, so that runs are comparable and repeatable; published defaults that differ are named in the fields' comments.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args, get_type_hints
@@ -215,8 +216,8 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _check_at_least(name: str, value: float, least: float) -> None:
-    if not value >= least:
-        raise Refusal(f"{name}={value} must be at least {least}.")
+    if not least <= value < math.inf:
+        raise Refusal(f"{name}={value} must be at least {least}{' and finite' if value == math.inf else ''}.")
 
 
 def _check_probability(name: str, value: float | None) -> None:

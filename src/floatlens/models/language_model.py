@@ -111,7 +111,7 @@ class LanguageModel:
         seed
             A whole number from 0 to 2^62: sample i draws from a generator seeded with `seed + i`, whatever batch it is in; or one seed for each prompt.
         batch_size
-            How many prompts run together. It changes the speed, never the tokens.
+            How many prompts run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).
         chat
             Whether texts go through the tokenizer's chat template; by default if it has one.
         intervention

@@ -146,7 +146,7 @@ def evaluate(
     gen_length, steps
         How many tokens to write, and in how many denoising steps at most; one a token by default. An autoregressive model has no steps to choose.
     batch_size
-        How many prompts run together: it changes the speed, never the tokens.
+        How many prompts run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).
     seed
         What random controls and mask sets are drawn from.
     likelihood, draws
