@@ -65,7 +65,7 @@ def evaluate(
         min=1,
         help="Prompts that run together. Changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).",
     ),
-    seed: int = typer.Option(0, min=0, max=help="What questions of the world, random controls and mask sets are drawn from."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What questions of the world, random controls and mask sets are drawn from."),
     into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, pictures, traces."),
     set_: list[str] = typer.Option(
         [], "--set", "-s", help="A sampler option, name=value, for the models that have it: temperature=0.7, threshold=0.9, block_length=8."

@@ -22,7 +22,7 @@ def trace(
     steps: int = typer.Option(None, min=1, help="Denoising steps; one a token by default."),
     sampler: str = typer.Option(None, help="Another loop than the family's: llada, dream, sdar."),
     set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
-    seed: int = typer.Option(0, min=0, max=help="Sample i draws from seed + i."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Sample i draws from seed + i."),
     batch_size: int = typer.Option(
         4,
         min=1,
