@@ -3,12 +3,12 @@
 Values are arrays over `sample`, labelled with the sample; two sides are paired by that label. What cannot be estimated is NaN, with the reason.
 
 Decided here: outcomes that are right or wrong, and averages of such, carry the attributes `least` and `most`, what a question can score. They get the intervals of `floatlens.statistics.proportions`, which end there and
-have width where no question differs from another; everything else gets a bootstrap over prompts (`floatlens.statistics.resampling`).
+have width where no question differs from another; everything else gets a bootstrap over prompts (`floatlens.statistics.resampling`), ended at `most` where only that is known: no log-likelihood lies above 0.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import xarray as xr
 
@@ -40,8 +40,11 @@ def mean_of(values: xr.DataArray) -> Estimate:
     >>> mean_of(xr.DataArray([math.nan, math.nan], dims="sample", attrs={"reason": "no masked rows"}))
     Estimate(value=nan, low=nan, high=nan, prompts=0, reason='no masked rows')
     """
-    within = _range(values)
-    return _estimate(bounded_mean(values, within=within) if within else bootstrap(values), [values])
+    if within := _range(values):
+        return _estimate(bounded_mean(values, within=within), [values])
+    found = _estimate(bootstrap(values), [values])
+    most = values.attrs.get("most", math.inf)
+    return found if math.isnan(found.high) else replace(found, low=min(found.low, most), high=min(found.high, most))
 
 
 def difference_of(first: xr.DataArray, second: xr.DataArray) -> Estimate:
@@ -88,8 +91,8 @@ def change(after: xr.DataArray, before: xr.DataArray) -> xr.DataArray:
 
 
 def _range(values: xr.DataArray) -> Range | None:
-    """What a question can score; None where there are no such bounds."""
-    return (values.attrs["least"], values.attrs["most"]) if "least" in values.attrs else None
+    """What a question can score; None where it has no ends, or only one."""
+    return (values.attrs["least"], values.attrs["most"]) if {"least", "most"} <= values.attrs.keys() else None
 
 
 def _paired(first: xr.DataArray, second: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:

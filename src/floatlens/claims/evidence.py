@@ -7,7 +7,7 @@
 | `answers` | a question under a condition | `experiment`, and those of `floatlens.tasks.evaluation` |
 
 `twin` is the role in the comparison (arm, mdm, causal-mdm), whichever model plays it. Claims get one value a sample, labelled with the sample, so that twins and conditions are paired by it. What was not measured is NaN
-everywhere, with the reason in the attribute `reason`; right-or-wrong outcomes have the attributes `least` and `most`. Nothing is ever filled in. Refused: a folder that does not hold the tables.
+everywhere, with the reason in the attribute `reason`; outcomes have the attributes `least` and `most`, what one question can score, as far as they have ends. Nothing is ever filled in. Refused: a folder that does not hold the tables.
 """
 
 import json
@@ -23,6 +23,12 @@ from floatlens.errors import Refusal
 
 TWINS = ("arm", "mdm", "causal-mdm")
 TABLES = ("measurements", "heads", "answers")
+POSSIBLE: dict[str, dict[str, float]] = {
+    "accuracy": {"least": 0.0, "most": 1.0},
+    "shortcut": {"least": 0.0, "most": 1.0},
+    "log_likelihood": {"most": 0.0},
+}
+"""What one question can score, where that has ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +75,7 @@ class Evidence:
         if found.is_empty():
             return _nothing(asked, f"the {twin} twin was not asked: {experiment}, {context} {intervention}".rstrip())
         values = _by_sample(found, column)
-        return values.assign_attrs({**values.attrs, "least": 0.0, "most": 1.0}) if column in ("accuracy", "shortcut") else values
+        return values.assign_attrs(values.attrs | POSSIBLE.get(column, {}))
 
     def head_scores(self, twin: str, third: str, column: str = "score") -> xr.DataArray:
         """The mean of a column over the heads of a third of the depth ("all": of all), for the samples that recall more than half of the needle."""

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from floatlens.errors import Refusal
-from floatlens.models.untrusted import quiet, reason
+from floatlens.models.untrusted import is_failure, quiet, reason
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -44,7 +44,9 @@ def _read(tokenizer_class: Any, folder: Path, **options: Any) -> Any:
     try:
         with contextlib.redirect_stderr(io.StringIO()), quiet():
             return tokenizer_class.from_pretrained(folder, **options)
-    except Exception as error:  # tokenizers raises nothing narrower
+    except BaseException as error:  # tokenizers raises nothing narrower, and panics
+        if not is_failure(error):
+            raise
         raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason(error)}. Fetch its files again.") from None
 
 

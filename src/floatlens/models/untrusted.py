@@ -50,6 +50,11 @@ def reason(error: BaseException) -> str:
     return shown(lines[0] if lines else type(error).__name__).rstrip(".:")
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether something went wrong, a panic in Rust code among it, which is no Exception; not Ctrl-C or an exit."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 @contextmanager
 def in_a_sentence(what: str, then: str) -> Iterator[None]:
     """Whatever is raised in here, as a Refusal: `what` went wrong, the reason, and `then`, what to do.
@@ -65,7 +70,9 @@ def in_a_sentence(what: str, then: str) -> Iterator[None]:
         yield
     except (Refusal, BrokenPromise):
         raise
-    except Exception as error:  # damaged files make these libraries raise nearly everything
+    except BaseException as error:  # damaged files make these libraries raise nearly everything
+        if not is_failure(error):
+            raise
         raise Refusal(f"{what} ({reason(error)}). {then}") from error
 
 

@@ -16,7 +16,6 @@ DECAYED = 28.0
 """Nodes end where the characteristic function is below exp(-28)."""
 NEGLIGIBLE = -28.0
 """Logarithm of a chance that counts as 0."""
-ITERATIONS = 80
 
 
 def chance_below(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
@@ -62,38 +61,40 @@ def _log_tail(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     return np.min(bounds, axis=0)
 
 
-def crossing(function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray, line: np.ndarray) -> np.ndarray:
+def crossing(function: Callable[[np.ndarray, np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray, line: np.ndarray) -> np.ndarray:
     """Where rising functions cross a line, one for each place of the arrays, by Chandrupatla's method; at `low` or `high` they count as below and above it.
+
+    `function` gets numbers and the places of those that are asked for, and gives shares from 0 to 1.
 
     Examples
     --------
-    >>> crossing(lambda x: x**2, np.zeros(2), np.full(2, 3.0), np.array([1.0, 4.0])).round(9).tolist()
-    [1.0, 2.0]
+    >>> crossing(lambda x, places: x**2, np.zeros(2), np.full(2, 1.0), np.array([0.25, 0.81])).round(9).tolist()
+    [0.5, 0.9]
     """
-    tolerance = 1e-12 * np.maximum(1.0, high - low)
-    here, there = low.astype(float), high.astype(float)
-    value_here, value_there = -np.abs(line) - 1e-9, np.abs(1 - line) + 1e-9
-    before, value_before = there, value_there
-    share = np.full(here.shape, 0.5)
-    found = (here + there) / 2
-    for _ in range(ITERATIONS):
+    found = np.where(high > low, np.nan, low)
+    places = np.flatnonzero(high > low)
+    here, there, line = low[places], high[places], line[places]
+    value_here, value_there = -line, 1 - line
+    share, tolerance = np.full(len(places), 0.5), 1e-12 * np.maximum(1.0, there - here)
+    while len(places):
         place = here + share * (there - here)
-        value = function(place) - line
+        value = function(place, places) - line
         same = np.sign(value) == np.sign(value_here)
         before, value_before = np.where(same, here, there), np.where(same, value_here, value_there)
         there, value_there = np.where(same, there, here), np.where(same, value_there, value_here)
         here, value_here = place, value
-        found = np.where(np.abs(value_here) < np.abs(value_there), here, there)
-        span = np.abs(there - here)
-        least = tolerance / np.maximum(span, tolerance)
-        if ((least > 0.5) | (value == 0)).all():
-            break
+        found[places] = np.where(np.abs(value_here) < np.abs(value_there), here, there)
+        least = tolerance / np.maximum(np.abs(there - here), tolerance)
         with np.errstate(divide="ignore", invalid="ignore"):
-            at = (here - there) / (before - there)
-            rise = (value_here - value_there) / (value_before - value_there)
-            curved = value_here / (value_there - value_here) * value_before / (value_there - value_before) + (before - here) / (
-                there - here
-            ) * value_here / (value_before - value_here) * value_there / (value_before - value_there)
+            at, rise = (here - there) / (before - there), (value_here - value_there) / (value_before - value_there)
+            slower = (
+                (before - here) / (there - here) * value_here / (value_before - value_here) * value_there / (value_before - value_there)
+            )
+            curved = value_here / (value_there - value_here) * value_before / (value_there - value_before) + slower
             share = np.where((rise**2 < at) & ((1 - rise) ** 2 < 1 - at) & np.isfinite(curved), curved, 0.5)
         share = np.clip(share, least, np.maximum(1 - least, least))
+        going = (least <= 0.5) & (np.abs(value) > 1e-14)
+        places, here, there, line, value_here, value_there, share, tolerance = (
+            each[going] for each in (places, here, there, line, value_here, value_there, share, tolerance)
+        )
     return found

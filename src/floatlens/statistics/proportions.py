@@ -43,9 +43,11 @@ from floatlens.statistics.jackknife import check_level
 Range = tuple[float, float]
 """The least and the most that one prompt can have."""
 
+NUMBERS_AT_ONCE, NODES = 1_000_000, 40
+"""Size of the largest temporary array, roughly: different prompts times nodes of the integral times cells."""
 DIGITS = 12
 """Values that agree to so many digits are one value: 0.1 + 0.2 and 0.3."""
-LOGITS = np.arange(-24.0, 24.25, 0.5)
+LOGITS = np.arange(-20.0, 20.25, 0.5)
 """Where the distribution of one side is read off when two sides are compared."""
 
 
@@ -179,21 +181,21 @@ class _Side:
     ends: np.ndarray
     end_base: np.ndarray
 
-    def chance(self, at: np.ndarray, end: int) -> np.ndarray:
-        """The chance that the mean is at most `at` (cell, place) if the unseen prompt lies at one end."""
-        weights = self.amount[:, None] - at[..., None] * self.base[:, None]
-        unseen = self.ends[:, end, None] - at * self.end_base[:, None]
-        shapes = np.broadcast_to(self.count[:, None], weights.shape)
-        return chance_below(np.concatenate([weights, unseen[..., None]], -1), np.concatenate([shapes, np.ones((*at.shape, 1))], -1))
+    def chance(self, at: np.ndarray, cells: np.ndarray, end: int) -> np.ndarray:
+        """The chance that the mean of each of these cells is at most `at` if the unseen prompt lies at one end."""
+        weights = self.amount[cells] - at[:, None] * self.base[cells]
+        unseen = self.ends[cells, end] - at * self.end_base[cells]
+        return chance_below(np.column_stack([weights, unseen]), np.column_stack([self.count[cells], np.ones(len(cells))]))
 
-    def only_value(self, end: int) -> float | None:
-        """What all prompts have, the unseen one included, or None if they differ."""
-        values = np.append(self.amount / self.base, self.ends[:, end] / self.end_base)
-        return float(values[0]) if np.ptp(values) == 0 else None
+    def only_value(self, end: int) -> np.ndarray:
+        """What all prompts of a cell have, the unseen one included, or NaN if they differ."""
+        value = self.ends[:, end] / self.end_base
+        differs = (self.count > 0) & (np.abs(self.amount - value[:, None] * self.base) > 10.0**-DIGITS)
+        return np.where(differs.any(axis=1), np.nan, value)
 
-    def confidence(self, at: np.ndarray) -> np.ndarray:
+    def confidence(self, at: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """The same, with the unseen prompt at either end half of the time."""
-        return (self.chance(at, 0) + self.chance(at, 1)) / 2
+        return (self.chance(at, cells, 0) + self.chance(at, cells, 1)) / 2
 
     def reach(self) -> tuple[np.ndarray, np.ndarray]:
         """Numbers that the mean cannot lie below and above, by cell; for ratios, which may have no such bounds, what is far beyond the rest."""
@@ -208,11 +210,11 @@ class _Side:
             np.where(there & ~np.isnan(places), places, -np.inf).max(axis=1),
         )
 
-    def quantiles(self, shares: np.ndarray, end: int | None = None) -> np.ndarray:
+    def quantiles(self, shares: np.ndarray, end: int) -> np.ndarray:
         """Where the chance reaches each share: cell, share."""
-        low, high = (np.repeat(ends[:, None], len(shares), axis=1) for ends in self.reach())
-        chance = self.confidence if end is None else lambda at: self.chance(at, end)
-        return crossing(chance, low, high, np.broadcast_to(shares, low.shape))
+        low, high = (np.repeat(ends, len(shares)) for ends in self.reach())
+        found = crossing(lambda at, places: self.chance(at, places // len(shares), end), low, high, np.tile(shares, len(self.count)))
+        return found.reshape(len(self.count), -1)
 
 
 @dataclass(frozen=True)
@@ -228,19 +230,18 @@ class _TwoSides:
         shares = 1 / (1 + np.exp(-LOGITS))
         return cls(first, second, (second.quantiles(shares, 0), second.quantiles(shares, 1)))
 
-    def confidence(self, at: np.ndarray) -> np.ndarray:
-        """The chance that the difference is at most `at`: cell, place."""
-        return (self._chance(at, 0) + self._chance(at, 1)) / 2
+    def confidence(self, at: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """The chance that the difference of each of these cells is at most `at`."""
+        return (self._chance(at, cells, 0) + self._chance(at, cells, 1)) / 2
 
-    def _chance(self, at: np.ndarray, end: int) -> np.ndarray:
+    def _chance(self, at: np.ndarray, cells: np.ndarray, end: int) -> np.ndarray:
         """The same, with the first side's unseen prompt at one end and the second side's at the other."""
-        if (only := self.first.only_value(end)) is not None:  # a step, which no quadrature gets right
-            return 1 - self.second.chance(only - at, 1 - end)
-        shares = 1 / (1 + np.exp(-LOGITS))
-        parts = shares * (1 - shares)
-        moved = at[..., None] + self.read_off[1 - end][:, None]  # cell, place, share
-        chances = self.first.chance(moved.reshape(len(at), -1), end).reshape(moved.shape)
-        return (chances * parts).sum(axis=-1) / parts.sum()
+        parts = np.exp(-LOGITS) / (1 + np.exp(-LOGITS)) ** 2
+        moved = at[:, None] + self.read_off[1 - end][cells]
+        chances = self.first.chance(moved.ravel(), np.repeat(cells, len(LOGITS)), end).reshape(moved.shape)
+        only = self.first.only_value(end)[cells]  # a step, which no quadrature gets right
+        beyond = 1 - self.second.chance(np.nan_to_num(only) - at, cells, 1 - end)
+        return np.where(np.isnan(only), (chances * parts).sum(axis=-1) / parts.sum(), beyond)
 
     def reach(self) -> tuple[np.ndarray, np.ndarray]:
         """The least and the most that the difference can be."""
@@ -256,9 +257,11 @@ def _described(values: xr.DataArray, sums: list[PromptSums], within: Range, leve
         means = [side.lowest + side.amount.sum(axis=0) / side.base.sum(axis=0) for side in sums]
     estimate = means[0] if len(sums) == 1 else means[0] - means[1]
     low, high, p_value = (np.full(prompts.shape[1], np.nan) for _ in range(3))
-    for cell in np.flatnonzero((prompts.min(axis=0) > 1) & np.isfinite(estimate)):  # how many levels there are differs from cell to cell
-        sides = [_side(side, int(cell), within, ratio) for side in sums]
-        low[cell], high[cell], p_value[cell] = _interval(sides[0] if len(sides) == 1 else _TwoSides.of(*sides), level)
+    cells = np.flatnonzero((prompts.min(axis=0) > 1) & np.isfinite(estimate))
+    numbers = max(side.present.shape[0] for side in sums) * NODES * (1 if len(sums) == 1 else len(LOGITS))
+    for some in np.array_split(cells, max(1, -(-len(cells) * numbers // NUMBERS_AT_ONCE))) if len(cells) else []:
+        sides = [_side(side, some, within, ratio) for side in sums]
+        low[some], high[some], p_value[some] = _intervals(sides[0] if len(sides) == 1 else _TwoSides.of(*sides), level)
     least = prompts.min(axis=0)
     where = "" if len(sums) == 1 else " on one side"
     return labelled(
@@ -275,32 +278,36 @@ def _described(values: xr.DataArray, sums: list[PromptSums], within: Range, leve
     )
 
 
-def _side(sums: PromptSums, cell: int, within: Range, ratio: bool) -> _Side:
-    """The different prompts of one cell and the unseen one, which has the mean base. A ratio's base is its denominator, and its range that of the numerator."""
-    there = sums.present[:, cell]
-    base = sums.base[there, cell]
-    amount = sums.amount[there, cell] + sums.lowest[cell] * base
-    pairs, count = np.unique(np.round(np.stack([amount, base], axis=1), DIGITS), axis=0, return_counts=True)
-    ends, seen = np.array(within, float), amount if ratio else amount / base
-    if np.isclose(within[0], -within[1]) and np.ptp(seen) > 10.0**-DIGITS:
-        ends = np.abs(seen).max() * np.array([-1.0, 1.0])
-    end_base = base.mean()
-    return _Side(
-        pairs[None, :, 0], pairs[None, :, 1], count[None].astype(float), (ends if ratio else ends * end_base)[None], np.array([end_base])
-    )
+def _side(sums: PromptSums, cells: np.ndarray, within: Range, ratio: bool) -> _Side:
+    """The different prompts of each cell and the unseen one, which has the mean base. A ratio's base is its denominator, and its range that of the numerator."""
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    ends, bases = np.tile(np.array(within, float), (len(cells), 1)), np.zeros(len(cells))
+    for place, cell in enumerate(cells):
+        there = sums.present[:, cell]
+        base = sums.base[there, cell]
+        amount = sums.amount[there, cell] + sums.lowest[cell] * base
+        seen, bases[place] = amount if ratio else amount / base, base.mean()
+        if np.isclose(within[0], -within[1]) and np.ptp(seen) > 10.0**-DIGITS:
+            ends[place] = np.abs(seen).max() * np.array([-1.0, 1.0])
+        found.append(np.unique(np.round(np.stack([amount, base], axis=1), DIGITS), axis=0, return_counts=True))
+    levels = np.zeros(
+        (len(cells), max(len(count) for _, count in found), 3)
+    )  # amount, base, count: cells with fewer levels end in counts of 0
+    for place, (pairs, count) in enumerate(found):
+        levels[place, : len(count), :2], levels[place, : len(count), 2] = pairs, count
+    return _Side(levels[..., 0], levels[..., 1], levels[..., 2], ends if ratio else ends * bases[:, None], bases)
 
 
-def _interval(side: _Side | _TwoSides, level: float) -> tuple[float, float, float]:
-    """The ends of the interval and the p-value of one cell. Where rounding leaves them at odds, at a p-value of 1 - level to nine digits, nothing is rejected."""
-    least, most = (np.repeat(end[:, None], 2, axis=1) for end in side.reach())
-    shares = np.array([[(1 - level) / 2, (1 + level) / 2]])
-    low, high = crossing(side.confidence, least, most, shares)[0].round(10).tolist()
-    below = side.confidence(np.zeros((1, 1)))[0, 0]
-    p_value = float(np.round(2 * min(below, 1 - below), 9))
-    if p_value >= round(1 - level, 9):
-        low, high = min(low, 0.0) if low < 1e-6 else low, max(high, 0.0) if high > -1e-6 else high
-    elif low <= 0 <= high:
-        p_value = round(1 - level, 9)
+def _intervals(side: _Side | _TwoSides, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ends of the interval and the p-value of each cell. Where rounding leaves them at odds, at a p-value of 1 - level to eight digits, nothing is rejected."""
+    least, most = (np.repeat(end, 2) for end in side.reach())
+    shares = np.tile([(1 - level) / 2, (1 + level) / 2], len(least) // 2)
+    low, high = crossing(lambda at, places: side.confidence(at, places // 2), least, most, shares).round(10).reshape(-1, 2).T
+    below = side.confidence(np.zeros(len(low)), np.arange(len(low)))
+    p_value = (2 * np.minimum(below, 1 - below)).round(8)
+    kept = p_value >= round(1 - level, 8)
+    p_value = np.where(~kept & (low <= 0) & (high >= 0), round(1 - level, 8), p_value)
+    low, high = np.where(kept & (low > 0) & (low < 1e-6), 0.0, low), np.where(kept & (high < 0) & (high > -1e-6), 0.0, high)
     return low, high, p_value
 
 
