@@ -42,10 +42,13 @@ def start(words: list[str], folder: str, log: Path, said: str) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(folder)
-    evaluation._ask = noting(log, lambda lm, samples, condition, *_: f"asked {condition.name}", evaluation._ask)
-    evaluation.store = noting(log, lambda folder, name, rows: f"stored {rows['context'][0]}", evaluation.store)
-    runs.run_update = noting(log, lambda *given: f"updated {given[-1]}", runs.run_update)
-    runs.save_state = noting(log, lambda path, model, optimizer, standing: f"saved {standing.done}", runs.save_state)
+    for module, name, note in (
+        (evaluation, "_ask", lambda lm, samples, condition, *_: f"asked {condition.name}"),
+        (evaluation, "store", lambda folder, name, rows: f"stored {rows['context'][0]}"),
+        (runs, "run_update", lambda *given: f"updated {given[-1]}"),
+        (runs, "save_state", lambda path, model, optimizer, standing: f"saved {standing.done}"),
+    ):
+        setattr(module, name, noting(log, note, getattr(module, name)))
     sys.argv = ["floatlens", *words]
     code: Any = 1
     try:

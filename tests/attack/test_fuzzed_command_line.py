@@ -25,7 +25,16 @@ from floatlens.trace.schema import make_detail
 from floatlens.training.recipe_files import bundled_recipe, recipe_as_table, recipe_as_toml, recipe_of
 
 FEW_DIGITS, TOO_MANY_DIGITS = "9" * 9, "9" * 5000
-attempts = settings(max_examples=tries(100, 10_000), suppress_health_check=list(HealthCheck), deadline=None)
+attempts = settings(
+    max_examples=tries(100, 10_000),
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
+    deadline=None,
+)
 
 WORDS = """
 mask-anchors mask-above zero-anchor-values mask-heads extra-sink-token keep-sinks random-keys random-heads of : , = + - / . layers steps k eps rule lift rate zscore additive

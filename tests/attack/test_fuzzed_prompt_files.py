@@ -19,7 +19,16 @@ from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
 from floatlens.tasks.readers.corpus import read_passages
 from floatlens.tasks.readers.prompts import read_prompts
 
-attempts = settings(max_examples=tries(120, 10_000), suppress_health_check=list(HealthCheck), deadline=None)
+attempts = settings(
+    max_examples=tries(120, 10_000),
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
+    deadline=None,
+)
 
 FOLDER = Path(tempfile.mkdtemp())
 NAMES = sorted(

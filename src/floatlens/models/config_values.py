@@ -50,7 +50,7 @@ def refuse_impossible_values(name: str, config: Any) -> None:
         if field in _BASES and value is not None and (not is_number or not 0 < value < math.inf):
             raise Refusal(f"{_says(name, field, value)}; that must be a number above 0. {_THEN}")
         counts = field.startswith(("num_", "n_")) or field.endswith("_layers")
-        if counts and is_number and not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
+        if counts and isinstance(value, int | float) and not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
             raise Refusal(f"{_says(name, field, value)}, which is more than any model has. {_THEN}")
 
 

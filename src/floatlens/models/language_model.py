@@ -365,7 +365,8 @@ def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
     if isinstance(given, Tensor | np.ndarray):
         return list(given) if given.ndim == 2 else [given]
     is_one = isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Sequence)
-    if is_one or (given and (isinstance(given[0], Integral | float) or (isinstance(given[0], dict) and "role" in given[0]))):
+    first: Any = None if is_one or not given else given[0]
+    if is_one or isinstance(first, Integral | float) or (isinstance(first, dict) and "role" in first):
         given = [given]
     if not given:
         raise Refusal("There are no prompts; give at least one.")

@@ -71,8 +71,8 @@ def crossing(function: Callable[[np.ndarray, np.ndarray], np.ndarray], low: np.n
     >>> crossing(lambda x, places: x**2, np.zeros(2), np.full(2, 1.0), np.array([0.25, 0.81])).round(9).tolist()
     [0.5, 0.9]
     """
-    found = np.where(high > low, np.nan, low)
-    places = np.flatnonzero(high > low)
+    found: np.ndarray = np.where(high > low, np.nan, low)
+    places: np.ndarray = np.flatnonzero(high > low)
     here, there, line = low[places], high[places], line[places]
     value_here, value_there = -line, 1 - line
     share, tolerance = np.full(len(places), 0.5), 1e-12 * np.maximum(1.0, there - here)

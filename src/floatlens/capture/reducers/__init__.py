@@ -63,8 +63,8 @@ def as_pairs(patterns: Any) -> tuple[tuple[int, int], ...]:
     >>> as_pairs((3, 0)), as_pairs([(3, 0), (11, 4)])
     (((3, 0),), ((3, 0), (11, 4)))
     """
-    given = list(patterns) if isinstance(patterns, Iterable) and not isinstance(patterns, str) else [patterns]
-    pairs = [tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else pair for pair in given]
+    given: list[Any] = list(patterns) if isinstance(patterns, Iterable) and not isinstance(patterns, str) else [patterns]
+    pairs: list[Any] = [tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else pair for pair in given]
     if len(pairs) == 2 and all(map(is_whole, pairs)):
         pairs = [tuple(pairs)]
     for pair in pairs:
