@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,7 +115,7 @@ class UnfinishedFolder:
         self._open = False
         try:
             self._put_back()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _remove_half_written(self.folder)
             for left in _remove_ours(self._old, mending=self._mending):
                 say(f"{self._old / left} was not written by floatlens and is kept there.")
             with contextlib.suppress(OSError):  # not empty: kept for the next run
@@ -126,7 +127,7 @@ class UnfinishedFolder:
         """Put in order what a run that was killed has left behind."""
         before = self._claim.before
         if self._put_back():
-            say(f"{before or 'A process'} was killed while it replaced {self.place}; what was there before is back.")
+            say(f"{before or 'An earlier run'} was killed while it replaced {self.place}; what was there before is back.")
         if left := _remove_ours(self._old, mending=self._mending):
             raise Refusal(f"{self._old / left[0]} was not written by floatlens. Move it away, and run the same command again.")
         if not self._keeps and self.kept.is_dir() and any(self.kept.iterdir()):
@@ -136,7 +137,7 @@ class UnfinishedFolder:
             )
         if self.folder.exists():
             shutil.rmtree(self.folder)
-            say(f"{before or 'A process'} was killed; what it left half-written beside {self.place} is removed.")
+            say(f"{before or 'An earlier run'} was killed; what it left half-written beside {self.place} is removed.")
 
     def _put_back(self) -> bool:
         """Give the replaced folder its name again, where nothing has taken its place yet."""
@@ -294,6 +295,15 @@ def write_whole(file: Path, content: bytes, *, sync: bool = True) -> None:
         raise
     if sync:
         _sync(file.parent)
+
+
+def _remove_half_written(folder: Path) -> None:
+    """Remove a folder that was being filled; threads of a library that failed in another of its threads may still be writing to it."""
+    looks = 0
+    while folder.exists() and looks < 100:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
+        looks += 1
 
 
 def _remove_ours(folder: Path, *, mending: bool) -> list[str]:
