@@ -362,9 +362,10 @@ def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
     """One prompt or several, as a list of prompts."""
     given: Any = prompts
     if isinstance(given, Tensor | np.ndarray):
-        return list(given) if given.ndim == 2 else [given]
+        given = list(given) if given.ndim == 2 else [given]
+    first: Any = given[0] if isinstance(given, Sequence) and len(given) else None
     is_one = isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Sequence)
-    if is_one or (given and (isinstance(given[0], Integral | float) or (isinstance(given[0], dict) and "role" in given[0]))):
+    if is_one or isinstance(first, Integral | float) or (isinstance(first, dict) and "role" in first):
         given = [given]
     if not given:
         raise Refusal("There are no prompts; give at least one.")
