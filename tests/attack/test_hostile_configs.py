@@ -92,15 +92,7 @@ def examined(config: Any) -> str | None:
     return None
 
 
-@settings(
-    max_examples=tries(60, 2000),
-    suppress_health_check=[
-        HealthCheck.function_scoped_fixture,
-        HealthCheck.too_slow,
-        HealthCheck.filter_too_much,
-        HealthCheck.data_too_large,
-    ],
-)
+@settings(max_examples=tries(60, 2000), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(damaged_configs())
 @example(CONFIGS["llama"] | {"num_hidden_layers": 10**9})
 @example(CONFIGS["llama"] | {"num_attention_heads": 0})

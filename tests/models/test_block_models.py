@@ -132,7 +132,8 @@ def test_a_config_that_does_not_name_its_blocks_is_refused(kind: str, tmp_path: 
 
 @pytest.mark.parametrize("field", ["block_size", "block_length"])
 def test_the_block_length_of_the_config_is_taken(field: str, tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path, QWEN3, **{field: 8})
+    fields: dict[str, Any] = {field: 8}
+    folder = checkpoint(tmp_path, **fields)
     lm = fl.load(folder)
     assert lm.sampler_defaults == {"order": "low_confidence_static", "block_length": 8}
     assert examine(folder).block_length == 8

@@ -49,11 +49,15 @@ class Checkpoint:
     folder: Path
     revision: str | None
 
+    @property
+    def _no_config(self) -> str:
+        return f"{self.name} has no config.json, so it cannot be told what model it is. Name the folder that holds one."
+
     @cached_property
     def config(self) -> dict[str, Any]:
         file = self.folder / "config.json"
         if not file.is_file():
-            raise Refusal(f"{self.name} has no config.json, so it cannot be told what model it is. Name the folder that holds one.")
+            raise Refusal(self._no_config)
         return read_json(file, self.name)
 
     @cached_property
@@ -138,6 +142,8 @@ class Checkpoint:
 
     def refuse_missing_weights(self, allow_pickle: bool) -> None:
         """Refuse a folder without weights, or with pickled ones only."""
+        if not self.has("config.json"):
+            raise Refusal(self._no_config)
         if self.weight_files:
             return
         pickled = sorted(file.name for file in self.folder.iterdir() if _PICKLED.match(file.name))

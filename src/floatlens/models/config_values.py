@@ -44,13 +44,13 @@ def refuse_impossible_values(name: str, config: Any) -> None:
     if not _varies(text, "head_dim") and _value(text, "head_dim") is None and size % heads:
         raise Refusal(f"{_says(name, 'hidden_size', size)} and num_attention_heads={heads}, which does not divide it. {_THEN}")
     for field, value in _fields(text.to_dict()):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if field in _EPSILONS and (not is_number or not 0 <= value < 1):
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if field in _EPSILONS and (number is None or not 0 <= number < 1):
             raise Refusal(f"{_says(name, field, value)}; that must be a small number, such as 1e-6. {_THEN}")
-        if field in _BASES and value is not None and (not is_number or not 0 < value < math.inf):
+        if field in _BASES and value is not None and (number is None or not 0 < number < math.inf):
             raise Refusal(f"{_says(name, field, value)}; that must be a number above 0. {_THEN}")
         counts = field.startswith(("num_", "n_")) or field.endswith("_layers")
-        if counts and isinstance(value, int | float) and not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
+        if counts and number is not None and not -_LARGEST_COUNT <= number <= _LARGEST_COUNT:
             raise Refusal(f"{_says(name, field, value)}, which is more than any model has. {_THEN}")
 
 

@@ -363,9 +363,9 @@ def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
     """One prompt or several, as a list of prompts."""
     given: Any = prompts
     if isinstance(given, Tensor | np.ndarray):
-        return list(given) if given.ndim == 2 else [given]
+        given = list(given) if given.ndim == 2 else [given]
+    first: Any = given[0] if isinstance(given, Sequence) and len(given) else None
     is_one = isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Sequence)
-    first: Any = None if is_one or not given else given[0]
     if is_one or isinstance(first, Integral | float) or (isinstance(first, dict) and "role" in first):
         given = [given]
     if not given:
