@@ -288,3 +288,15 @@ def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
     assert "Going on from what was done when the last run into again stopped." in said
     assert not unfinished.exists()
     assert (folder / "again" / "results.parquet").exists()
+
+
+def test_pandas_reads_the_table_with_pyarrow(floatlens: Callable[..., Ran]) -> None:
+    pytest.importorskip("pyarrow", reason="pip install 'floatlens[pandas]'")
+    pandas = pytest.importorskip("pandas")
+    code, _, error = floatlens("eval", "-m", "tiny-mdm", "--samples", 2, "--no-likelihood", "--into", "for-pandas")
+    assert code == 0, error
+    read = pandas.read_parquet("for-pandas/results.parquet")
+    table = pl.read_parquet("for-pandas/results.parquet")
+    assert read.columns.tolist() == table.columns
+    assert read["prompt"].tolist() == table["prompt"].to_list()
+    assert read["accuracy"].tolist() == table["accuracy"].to_list()

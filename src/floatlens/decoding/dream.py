@@ -1,4 +1,4 @@
-"""Dream's loop, token for token: one block, and at each step the share of masks that the schedule says.
+"""Dream's loop, token for token in float32: one block, and at each step the share of masks that the schedule says.
 
 What differs from the published class, on purpose: ranking in float64 with ties to the left, one generator a sample, and the number of masks of
 each sample instead of the batch's mean. An order that is drawn (`order_temperature`) is drawn among the masks only; the published draw can
