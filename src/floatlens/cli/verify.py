@@ -2,7 +2,7 @@
 
 import typer
 
-from floatlens.terminal import make_console
+from floatlens.terminal import make_console, say
 
 DAMAGED = 1
 
@@ -23,21 +23,17 @@ def verify(
     from floatlens.trace import verification
 
     console = make_console()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     broken = False
     for path in paths:
         faults = verification.verify(path, progress=True)
         broken = broken or bool(faults)
         if faults:
-            say(f"{path}: damaged")
+            say(console, f"{path}: damaged")
         elif verification.is_protected(path):
-            say(f"{path}: whole")
+            say(console, f"{path}: whole")
         else:
-            say(f"{path}: readable. {verification.UNPROTECTED}")
+            say(console, f"{path}: readable. {verification.UNPROTECTED}")
         for fault in faults:
-            say(f"  {fault}")
+            say(console, f"  {fault}")
     if broken:
         raise typer.Exit(DAMAGED)

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from xarray.core import indexing
 
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal
 from floatlens.trace.integrity import Damage
 from floatlens.trace.lazy import RaggedArray
 from floatlens.trace.opening import examine
@@ -22,7 +22,7 @@ from floatlens.trace.store import TraceFolder
 _said_unprotected = False  # once a process is enough
 
 
-class UnprotectedTrace(UserWarning):
+class UnprotectedTrace(Caution):
     """A trace without checksums was opened."""
 
 
