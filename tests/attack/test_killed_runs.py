@@ -19,7 +19,8 @@ import psutil
 import pytest
 from attack_size import tries
 
-from floatlens.folders import damage, unfinished_folder
+from floatlens.errors import Refusal
+from floatlens.folders import damage, refuse_place, unfinished_folder, write_whole
 
 RECIPE = """
 seed = 1
@@ -179,9 +180,11 @@ def test_a_run_that_is_killed_goes_on_and_gives_what_an_uninterrupted_one_gives(
         killed += 1
         finished = [line for line in log_of(work) if line.startswith(("stored", "saved"))]
         kept += bool(finished)
-        assert zygote.run(words, work) == 0, (work.parent / "said").read_text()
+        done = (work / "out" / "manifest.json").exists()  # killed when nothing but clearing up was left to do
+        assert zygote.run(words, work) == (2 if done else 0), (work.parent / "said").read_text()
+        assert not done or "out exists already, and nothing is overwritten." in (work.parent / "said").read_text()
         check_finished(work, whole)
-        if command == "eval" and finished:
+        if command == "eval" and finished and not done:
             assert "Going on from what was done" in (work.parent / "said").read_text()
     print(f"{command}: {killed} killed over {whole.seconds:.1f} s, {kept} after something was finished")
 
@@ -279,3 +282,30 @@ def test_a_folder_survives_being_killed_at_every_file_operation(tmp_path: Path, 
         assert (place / "below" / "file").read_text() == "third"
         number += tries(5, 1)
     assert number > (30 if earlier else 15), "the operations were counted"
+
+
+def test_what_a_run_keeps_survives_being_killed_at_every_file_operation(tmp_path: Path) -> None:
+    def write_once(place: Path) -> None:
+        with unfinished_folder(place, "floatlens eval", keeps=True) as unfinished:
+            write_whole(unfinished.kept / "finished", b"finished")
+            (unfinished.folder / "results").write_text("results")
+
+    number = 0
+    while True:
+        place = tmp_path / str(number) / "out"
+        place.parent.mkdir()
+        first = tmp_path / str(number) / ".out.unfinished" / "kept" / "finished"
+        if not killed_at(number, lambda place=place: write_once(place)):
+            break
+        if place.exists():
+            assert damage(place) == []
+            with pytest.raises(Refusal, match="exists already"):
+                refuse_place(place)
+        else:
+            used = first.parent.with_name("used") / "finished"
+            was_kept = first.exists() or used.exists()
+            with unfinished_folder(place, "floatlens eval", keeps=True) as unfinished:
+                assert (unfinished.kept / "finished").exists() == was_kept
+        assert [file.name for file in place.parent.iterdir()] == ["out"]
+        number += tries(5, 1)
+    assert number > 20, "the operations were counted"

@@ -69,6 +69,7 @@ def train(
 
 def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> list[str]:
     """Train a twin and write it, if that was not done before; its row of the summary."""
+    from floatlens.folders import clear_up_dead
     from floatlens.tasks.world.people import make_world
     from floatlens.training.publishing import write_twin
     from floatlens.training.runs import train_twin, updates_done
@@ -76,6 +77,7 @@ def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> lis
 
     run, twin = folder / "runs" / f"twin-{kind}", folder / f"twin-{kind}"
     ignoring = shortcuts(make_world(), sorted({name for stage in recipe.stages for name in stage.checks}))
+    clear_up_dead(twin)
     done = updates_done(run)
     if twin.exists() and done < recipe.updates:
         raise Refusal(f"{twin} is there already, but {run} does not hold its training. Choose another folder (--into).")

@@ -8,6 +8,7 @@ from floatlens.folders.manifest import MANIFEST, FileRecord, Manifest, damage, r
 from floatlens.folders.places import disk_failures, place_for, short_name
 from floatlens.folders.writing import (
     UnfinishedFolder,
+    clear_up_dead,
     files_added_to,
     folder_once,
     one_writer,
@@ -23,6 +24,7 @@ __all__ = [
     "FileRecord",
     "Manifest",
     "UnfinishedFolder",
+    "clear_up_dead",
     "damage",
     "disk_failures",
     "files_added_to",

@@ -26,8 +26,8 @@ try:
 except ImportError:  # not on Windows: the process number and its start have to do
     fcntl = None
 
-OWNER, NEW, OLD, KEPT = "owner.json", "new", "old", "kept"
-"""All that a hidden folder holds: who owns it, the folder being written, the one it replaces, and what a stopped run had finished."""
+OWNER, NEW, OLD, KEPT, USED = "owner.json", "new", "old", "kept", "used"
+"""All that a hidden folder holds: who owns it, the folder being written, the one it replaces, what a stopped run had finished, and the same while the folder it went into gets its name."""
 PAUSE = 0.1  # seconds between two looks at whether another process has ended
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -154,7 +154,7 @@ def _make(hidden: Path) -> None:
     except FileExistsError:
         if hidden.is_symlink() or not hidden.is_dir():
             raise Refusal(f"{hidden} is not a folder that floatlens made, but it needs one of this name. Move it away.") from None
-        if foreign := sorted(file.name for file in hidden.iterdir() if file.name not in (OWNER, NEW, OLD, KEPT)):
+        if foreign := sorted(file.name for file in hidden.iterdir() if file.name not in (OWNER, NEW, OLD, KEPT, USED)):
             raise Refusal(
                 f"{hidden} holds {foreign[0]}, which this version of floatlens did not put there, and it needs a folder of this name. Move it away."
             ) from None

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from floatlens.errors import Refusal
 from floatlens.folders.manifest import MANIFEST, add_to_manifest, entries, not_ours, read_manifest, write_manifest
-from floatlens.folders.owners import KEPT, NEW, OLD, claim, refuse_busy
+from floatlens.folders.owners import KEPT, NEW, OLD, USED, Claim, claim, refuse_busy
 from floatlens.folders.places import disk_failures, hidden_sibling, place_for, place_to_add_to, refuse_foreign
 
 
@@ -31,6 +31,7 @@ def refuse_place(path: str | os.PathLike[str], *, replacing: str | None = None) 
     --------
     >>> refuse_place("a-folder-that-is-not-there")
     """
+    clear_up_dead(path)
     refuse_busy(place_for(path, replacing=replacing))
 
 
@@ -75,9 +76,14 @@ class UnfinishedFolder:
         self._claim = claim(self.place, written_by, wait=wait)
         self._open = True
         hidden = self._claim.hidden
-        self.folder, self._old, self.kept = hidden / NEW, hidden / OLD, hidden / KEPT
+        self.folder, self.kept = hidden / NEW, hidden / KEPT
         try:
-            self._clear_up()
+            _clear_up(self._claim, self.place, mending)
+            if not keeps and self.kept.is_dir() and any(self.kept.iterdir()):
+                raise Refusal(
+                    f"{self.kept} holds what {self._claim.before or 'an earlier run'} had finished when it was stopped. "
+                    "Run that command again, remove the folder, or choose another place."
+                )
             refuse_foreign(self.place, replacing, mending=mending)  # it may have been written since it was looked at
             with disk_failures(self.place, kept=keeps):
                 self.folder.mkdir()
@@ -90,22 +96,22 @@ class UnfinishedFolder:
     def publish(self) -> None:
         """Give the folder its manifest and its name, and remove what it replaces and what was kept for it."""
         write_manifest(self.folder, self._written_by)
+        hidden, replaces = self._claim.hidden, _is_filled(self.place)
+        if replaces or self._keeps:
+            _sync_all(self.folder)
         try:
-            replaces = os.path.lexists(self.place) and any(self.place.iterdir())
-            if replaces or self._keeps:
-                _sync_all(self.folder)
+            if self._keeps:
+                self.kept.rename(hidden / USED)
             if replaces:
                 refuse_foreign(self.place, self._replacing, mending=self._mending)
-                self.place.rename(self._old)
+                self.place.rename(hidden / OLD)
             self.folder.rename(self.place)
         except (Refusal, OSError) as error:
-            self._put_back()
+            _put_back(hidden, self.place)
             other = _free_name(self.place)
             self.folder.rename(other)
-            shutil.rmtree(self.kept, ignore_errors=True)
             raise Refusal(f"The result is whole, but it is in {other}, because {self.place} could not be written: {error}") from None
         _sync(self.place.parent)
-        shutil.rmtree(self.kept, ignore_errors=True)
         self.abandon()
 
     def abandon(self) -> None:
@@ -114,37 +120,66 @@ class UnfinishedFolder:
             return
         self._open = False
         try:
-            self._put_back()
+            _put_back(self._claim.hidden, self.place)
             _remove_half_written(self.folder)
-            for left in _remove_ours(self._old, mending=self._mending):
-                say(f"{self._old / left} was not written by floatlens and is kept there.")
+            for left in _remove_replaced(self._claim.hidden, self._mending):
+                say(f"{left} was not written by floatlens and is kept there.")
             with contextlib.suppress(OSError):  # not empty: kept for the next run
                 self.kept.rmdir()
         finally:
             self._claim.release()
 
-    def _clear_up(self) -> None:
-        """Put in order what a run that was killed has left behind."""
-        before = self._claim.before
-        if self._put_back():
-            say(f"{before or 'An earlier run'} was killed while it replaced {self.place}; what was there before is back.")
-        if left := _remove_ours(self._old, mending=self._mending):
-            raise Refusal(f"{self._old / left[0]} was not written by floatlens. Move it away, and run the same command again.")
-        if not self._keeps and self.kept.is_dir() and any(self.kept.iterdir()):
-            raise Refusal(
-                f"{self.kept} holds what {before or 'an earlier run'} had finished when it was stopped. "
-                "Run that command again, remove the folder, or choose another place."
-            )
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
-            say(f"{before or 'An earlier run'} was killed; what it left half-written beside {self.place} is removed.")
 
-    def _put_back(self) -> bool:
-        """Give the replaced folder its name again, where nothing has taken its place yet."""
-        if not self._old.is_dir() or os.path.lexists(self.place):
-            return False
-        self._old.rename(self.place)
-        return True
+def clear_up_dead(path: str | os.PathLike[str]) -> None:
+    """Remove what a run has left beside a folder if it was killed after the folder got its name, when nothing but that was left to do.
+
+    Examples
+    --------
+    >>> clear_up_dead("a-folder-that-is-not-there")
+    """
+    place = Path(path).expanduser().absolute()
+    with contextlib.suppress(OSError, Refusal):  # a strange place, or one to which a living process writes: refused where it is written
+        if place.name not in ("", "..") and _is_filled(place) and hidden_sibling(place).is_dir():
+            owned = claim(place, "floatlens")
+            try:
+                _clear_up(owned, place, mending=False)
+            finally:
+                owned.release()
+
+
+def _clear_up(owned: Claim, place: Path, mending: bool) -> None:
+    """Put in order what a run that was killed has left behind."""
+    who = owned.before or "An earlier run"
+    if _put_back(owned.hidden, place):
+        say(f"{who} was killed while it replaced {place}; what was there before is back.")
+    if left := _remove_replaced(owned.hidden, mending):
+        raise Refusal(f"{left[0]} was not written by floatlens. Move it away, and run the same command again.")
+    if (owned.hidden / NEW).exists():
+        shutil.rmtree(owned.hidden / NEW)
+        say(f"{who} was killed; what it left half-written beside {place} is removed.")
+
+
+def _put_back(hidden: Path, place: Path) -> bool:
+    """Where a folder did not get its name, give the one that it was to replace its name again, and keep on keeping what was kept; whether one was replaced."""
+    if _is_filled(place):
+        return False
+    if (hidden / USED).is_dir():
+        (hidden / USED).rename(hidden / KEPT)
+    if not (hidden / OLD).is_dir():
+        return False
+    (hidden / OLD).rename(place)
+    return True
+
+
+def _remove_replaced(hidden: Path, mending: bool) -> list[Path]:
+    """Remove what a folder that has its name has replaced or used up; the files that are not ours to remove."""
+    shutil.rmtree(hidden / USED, ignore_errors=True)
+    return [hidden / OLD / name for name in _remove_ours(hidden / OLD, mending=mending)]
+
+
+def _is_filled(place: Path) -> bool:
+    """Whether something is there that is not an empty folder."""
+    return os.path.lexists(place) and (not place.is_dir() or any(place.iterdir()))
 
 
 @contextmanager
@@ -204,6 +239,7 @@ def folder_once(place: Path, written_by: str, fill: Callable[[Path], object]) ->
     >>> (place / "greeting.txt").read_text()
     'hello'
     """
+    clear_up_dead(place)
     try:
         if not place.is_dir():
             with unfinished_folder(place, written_by, wait=True) as unfinished:
