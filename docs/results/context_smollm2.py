@@ -83,7 +83,9 @@ def masking_table(table: pl.DataFrame) -> list[str]:
 def quoted(position: pl.DataFrame | None, masked: pl.DataFrame | None) -> list[str]:
     """The differences that the page quotes in its sentences."""
     lines = []
-    for reference in ("position:1/10", "position:5/10") if position is not None else ():
+    for reference in ("position:1/10", "position:5/10"):
+        if position is None:
+            break
         gains = [one for one in summarise(position, outcomes=["accuracy"], reference=reference) if one.quantity == "gain"]
         lines += [f"{one.context} minus {reference}: {cell(one)}" for one in gains if one.context.startswith("position")]
     for one in summarise(masked) if masked is not None else []:

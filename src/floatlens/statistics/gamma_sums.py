@@ -94,7 +94,8 @@ def crossing(function: Callable[[np.ndarray, np.ndarray], np.ndarray], low: np.n
             share = np.where((rise**2 < at) & ((1 - rise) ** 2 < 1 - at) & np.isfinite(curved), curved, 0.5)
         share = np.clip(share, least, np.maximum(1 - least, least))
         going = (least <= 0.5) & (np.abs(value) > 1e-14)
-        places, here, there, line, value_here, value_there, share, tolerance = (
-            each[going] for each in (places, here, there, line, value_here, value_there, share, tolerance)
+        places = places[going]
+        here, there, line, value_here, value_there, share, tolerance = (
+            each[going] for each in (here, there, line, value_here, value_there, share, tolerance)
         )
     return found

@@ -15,7 +15,7 @@ For averages in a range it is Gaffke's bound (2005; Learned-Miller and Thomas 20
 **How far out the unseen prompt lies.** For scores, at the ends of the range. For differences, which may lie on either side of 0 (`within` is symmetric), as far from 0 as the farthest prompt that was seen, and at the
 ends where all prompts agree. For right-or-wrong answers that is the same; differences of averages and differences of differences seldom come near their ends, and intervals that expect them there cover 99 to 100 %.
 
-Chosen by simulation against the studentised bootstrap, Wilson's and Tango's intervals; `python benchmarks/coverage.py` prints the table of docs/reference/statistics.md.
+Chosen by what it covers: Wilson's interval falls to 84-90 % near 0 and 1, Tango's for paired proportions to 85 % with 8 prompts, the studentised bootstrap further; this one stays above 92 %. `python benchmarks/coverage.py` prints the table of docs/reference/statistics.md.
 
 **Refuses** values outside of the range, a denominator below 0, and sides that do not match. One prompt has an estimate and no interval: `reason` says so.
 """
