@@ -81,7 +81,7 @@ NO_MESSAGE = (
         ([[1, -1]], r"^Prompt 0 holds a token id outside the vocabulary of "),
         (
             "half \ud83d of it",
-            r"^Character 6 of the prompt is half of a surrogate pair, which no tokenizer can read\. Write the text as UTF-8\.$",
+            r"^Character \d+ of the prompt is half of a surrogate pair, which no tokenizer can read\. Write the text as UTF-8\.$",
         ),
     ],
     ids=lambda value: type(value).__name__,  # what repr gives differs from process to process

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from world_models import arm
 
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal
 from floatlens.tasks.code_runs import require_isolation
 from floatlens.tasks.conditions import condition_of, with_one_gold
 from floatlens.tasks.contexts import arrange
@@ -285,7 +285,9 @@ def test_programs_are_asked_run_and_scored_only_when_allowed(tmp_path: Path) -> 
     right, wrong = (task.scorer(text, task.samples[1]) for text in ("    return number + number\n", "    return 5\n"))
     assert (right.accuracy, right.exact_match, right.f1) == (1.0, None, None)
     assert wrong.accuracy == 0.0
-    table = evaluate(arm(), task.samples, [], wording=task.wording, scorer=task.scorer, gen_length=2, likelihood=True, progress=False)
+    asked = {"wording": task.wording, "scorer": task.scorer, "gen_length": 2, "likelihood": True, "progress": False}
+    with pytest.warns(Caution, match="does not know the answer of 2 of 2 questions"):
+        table = evaluate(arm(), task.samples, [], allow_unknown=True, **asked)
     assert table["log_likelihood"].is_finite().all()
     assert table["accuracy"].to_list() == [0.0, 0.0], "a tiny model of other words writes no program"
     assert table["exact_match"].is_null().all()
