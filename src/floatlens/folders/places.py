@@ -103,7 +103,7 @@ def place_to_add_to(path: str | os.PathLike[str], names: list[str]) -> Path:
         raise Refusal(f"{given} is a file. Name a folder.")
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         raise Refusal(f"{given} cannot be written: {_why_not_writable(place)}. Choose another folder.")
-    if taken := sorted({*names} & {*not_ours(place)}):
+    if names and (taken := sorted({*names} & {*not_ours(place)})):
         raise Refusal(
             f"{given} holds {_listed(taken)}, which floatlens did not write or somebody has edited since, and would be overwritten. "
             "Move it away, or choose another folder."
