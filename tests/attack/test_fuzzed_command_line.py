@@ -199,6 +199,9 @@ def places(table: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @example(("stages", 0, "mixture", 0, "fillers"), 10**12)
 @example(("stages", 0, "mixture", 0, "questions"), 10**9)
 @example(("optimizer", "rate"), float("inf"))
+@example(("stages", 0, "name"), "\U00010000")
+@example(("stages", 0, "name"), "\x7f")
+@example(("stages", 0, "name"), "\ud800")
 def test_recipes(place: tuple[Any, ...], value: Any) -> None:
     table = copy.deepcopy(SMOKE)
     holder: Any = table

@@ -116,12 +116,17 @@ def recipe_as_toml(recipe: Recipe) -> str:
     table = recipe_as_table(recipe)
     lines = [f"seed = {recipe.seed}", f"check_every = {recipe.check_every}"]
     for part in ("model", "optimizer"):
-        lines += ["", f"[{part}]", *(f"{name} = {json.dumps(value)}" for name, value in table[part].items())]
+        lines += ["", f"[{part}]", *(f"{name} = {_as_toml(value)}" for name, value in table[part].items())]
     for stage in table["stages"]:
-        lines += ["", "[[stages]]", *(f"{name} = {json.dumps(stage[name])}" for name in ("name", "updates", "checks")), "mixture = ["]
-        lines += [f"  {{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in part.items())} }}," for part in stage["mixture"]]
+        lines += ["", "[[stages]]", *(f"{name} = {_as_toml(stage[name])}" for name in ("name", "updates", "checks")), "mixture = ["]
+        lines += [f"  {{ {', '.join(f'{name} = {_as_toml(value)}' for name, value in part.items())} }}," for part in stage["mixture"]]
         lines += ["]"]
     return "\n".join(lines) + "\n"
+
+
+def _as_toml(value: Any) -> str:
+    """A value in TOML's spelling: JSON's, but for characters beyond U+FFFF, which JSON escapes in halves, and U+007F, which TOML wants escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _table(value: Any) -> dict[str, Any]:
