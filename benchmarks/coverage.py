@@ -14,9 +14,9 @@ import numpy as np
 import xarray as xr
 from rich.console import Console
 
-from floatlens.progress import progress_bar
 from floatlens.statistics.proportions import Range, bounded_difference, bounded_mean
 from floatlens.statistics.resampling import bootstrap, bootstrap_difference
+from floatlens.terminal import progress_bar
 
 PROMPTS = (8, 20, 40, 100)
 CHANCES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)

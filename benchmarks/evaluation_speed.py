@@ -20,8 +20,8 @@ from rich.progress import Progress
 
 import floatlens as fl
 from floatlens.interventions import from_text
+from floatlens.study.evaluation import evaluate
 from floatlens.tasks.contexts import GoldOnly, arrange
-from floatlens.tasks.evaluation import evaluate
 from floatlens.tasks.registry import load_task
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import QA_WORDING, Wording, put

@@ -21,8 +21,8 @@ GOAL_SECONDS, GOAL_BYTES = 10.0, 2e9
 def measure(path: str) -> None:
     """In a process of its own, so that its peak is that of measuring."""
     import floatlens as fl
+    from floatlens.measures.anchors import threshold_sweep
     from floatlens.measures.catalogue import CATALOGUE, Sample
-    from floatlens.measures.sweep import threshold_sweep
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()

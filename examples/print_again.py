@@ -17,14 +17,14 @@ from rich.console import Console
 
 from floatlens.claims.evidence import TWINS, read_evidence
 from floatlens.claims.findings import findings_of
-from floatlens.claims.masking_rows import MASKING
-from floatlens.claims.pictures import draw_contexts, draw_masking
+from floatlens.claims.masking import MASKING
+from floatlens.report.claims import draw_contexts, draw_masking
 from floatlens.errors import Refusal
-from floatlens.report.claims_files import claims_csv, claims_json
-from floatlens.report.claims_table import claims_markdown
-from floatlens.report.evaluation_files import write_pictures
-from floatlens.report.evaluation_tables import print_evaluation
-from floatlens.tasks.outcomes import as_table, summarise
+from floatlens.report.claims import claims_csv, claims_json
+from floatlens.report.claims import claims_markdown
+from floatlens.report.evaluation import write_pictures
+from floatlens.report.evaluation import print_evaluation
+from floatlens.study.outcomes import as_table, summarise
 
 
 def print_results(console: Console, folder: Path, into: Path | None, reference: str) -> None:

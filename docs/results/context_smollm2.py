@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from floatlens.report.evaluation_files import write_pictures
-from floatlens.tasks.outcomes import Outcome, summarise
+from floatlens.report.evaluation import write_pictures
+from floatlens.study.outcomes import Outcome, summarise
 
 HERE = Path(__file__).parent
 PAGE, FIGURES = HERE / "context-smollm2.md", HERE / "figures"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from floatlens.capture.edits import Before, Edit, Received
     from floatlens.capture.forward import Forward
     from floatlens.capture.tapping import Tap, tap
+    from floatlens.decoding.prompts import Prompt
     from floatlens.interventions import (
         ExtraSinkToken,
         Intervention,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     )
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
-    from floatlens.models.prompts import Prompt
     from floatlens.models.writing import Generation
     from floatlens.trace.trace import Trace, open_trace
     from floatlens.trace.verification import verify
@@ -66,7 +66,7 @@ _HOMES = {
     "MaskAbove": "interventions",
     "MaskAnchors": "interventions",
     "MaskHeads": "interventions",
-    "Prompt": "models.prompts",
+    "Prompt": "decoding.prompts",
     "RandomHeads": "interventions",
     "RandomKeys": "interventions",
     "Received": "capture.edits",

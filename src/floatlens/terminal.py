@@ -1,20 +1,25 @@
 """What reaches the terminal: text as text, never as a command to the terminal.
 
 Prompts, tokens, names of models, files, regions and data sets, and the messages of other packages may hold escape codes, which would colour, move or hide what is printed, or
-turn it into a link. Everything that floatlens prints goes through a console made here: control characters come out as visible text (`\\x1b`, `\\u202e`), the markup of rich
+turn it into a link. Everything that floatlens prints goes through a console made here: control characters come out as visible text (`\x1b`, `\u202e`), the markup of rich
 (`[red]`) is not interpreted, and a character that the terminal's encoding does not have is spelled out as well.
 
 Decided here: line breaks and tabs stay. Visible are all other control characters (C0, C1, DEL), line and paragraph separators, halves of surrogate pairs, and format characters, which change
 the direction of a text or take no room (bidirectional controls, zero-width spaces, the byte-order mark, tags, soft hyphens). The zero-width joiner and non-joiner stay: Persian, Hindi and emoji are written with them.
+
+A progress bar for what takes longer than two seconds, and nothing for what does not.
 """
 
 import contextlib
 import re
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -95,3 +100,35 @@ class _TextConsole(Console):
 def _spelled_out(found: "re.Match[str]") -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+PATIENCE = 2.0
+
+
+@contextmanager
+def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Callable[[int], None]]:
+    """Yields a function that reports progress. The bar appears on stderr once two seconds have passed, if stderr is a terminal.
+
+    Examples
+    --------
+    >>> with progress_bar(3, "Counting") as advance:
+    ...     for _ in range(3):
+    ...         advance(1)
+    """
+    if not show or not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=make_console(stderr=True), transient=True)
+    task = bar.add_task(on_one_line(title), total=total)
+    began = time.monotonic()
+
+    def advance(count: int) -> None:
+        bar.advance(task, count)
+        if not bar.live.is_started and time.monotonic() - began > PATIENCE:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()

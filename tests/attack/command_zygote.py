@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-import floatlens.tasks.evaluation as evaluation
-import floatlens.training.runs as runs
+import floatlens.lab.runs as runs
+import floatlens.study.evaluation as evaluation
 from floatlens.cli import run
 from floatlens.models.loading import load
 

@@ -19,7 +19,7 @@ import pytest
 from attack_size import FULL, tries
 
 from floatlens.errors import Refusal
-from floatlens.tasks import evaluation
+from floatlens.study import evaluation
 
 Ran = tuple[int, str, str]
 COMMANDS: dict[str, list[str]] = {
@@ -240,7 +240,7 @@ def test_a_kept_condition_that_is_damaged_is_named_and_computed_again(
 
 
 def test_no_bit_of_a_kept_condition_changes_a_number_silently(tmp_path: Path) -> None:
-    from floatlens.tasks.kept_conditions import restore, store
+    from floatlens.study.kept import restore, store
 
     rows = pl.DataFrame({"sample": ["a", "b"], "accuracy": [0.25, 1.0]})
     store(tmp_path, "name", rows)
@@ -259,9 +259,9 @@ def test_no_bit_of_a_kept_condition_changes_a_number_silently(tmp_path: Path) ->
 def test_no_bit_of_a_training_state_changes_weights_silently(tmp_path: Path) -> None:
     import torch
 
-    from floatlens.training.recipe_files import read_recipe
-    from floatlens.training.state import Standing, restore_state, save_state
-    from floatlens.training.updates import make_optimizer, make_twin
+    from floatlens.lab.recipe_files import read_recipe
+    from floatlens.lab.runs import Standing, restore_state, save_state
+    from floatlens.lab.updates import make_optimizer, make_twin
 
     (tmp_path / "recipe.toml").write_text(RECIPE)
     recipe = read_recipe(tmp_path / "recipe.toml")

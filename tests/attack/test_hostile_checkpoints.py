@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from small_checkpoints import llama_folder
 
 import floatlens as fl
-from floatlens.models import templates
+from floatlens.decoding import prompts
 from floatlens.models.doctor import examine
 
 DATA = Path(__file__).parents[1] / "data"
@@ -288,7 +288,7 @@ def test_no_template_leaves_the_sandbox(template: str, marker: Path, tmp_path: P
 
 @pytest.mark.parametrize("template", BROKEN, ids=lambda template: template[:40])
 def test_a_broken_template_is_a_sentence(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "MOST_LINES", tries(300_000, templates.MOST_LINES))
+    monkeypatch.setattr(prompts, "MOST_LINES", tries(300_000, prompts.MOST_LINES))
     lm = with_template(tmp_path, template)
     said = refusal(lm.encode, [{"role": "user", "content": "the cat"}])
     assert BROKEN[template] in said, said

@@ -25,8 +25,7 @@ from rich.text import Text
 import floatlens as fl
 from floatlens.cli import run
 from floatlens.errors import Refusal
-from floatlens.progress import progress_bar
-from floatlens.terminal import make_console, on_one_line, say, visible
+from floatlens.terminal import make_console, on_one_line, progress_bar, say, visible
 from floatlens.trace.schema import PRESETS
 
 Ran = tuple[int, str, str]
@@ -91,7 +90,7 @@ def test_tables_titles_and_sentences_show_what_they_are_given(text: str, monkeyp
 def test_a_progress_bar_shows_its_title_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("floatlens.progress.PATIENCE", -1.0)
+    monkeypatch.setattr("floatlens.terminal.PATIENCE", -1.0)
     monkeypatch.setattr(Console, "print", lambda *_, **__: None)
     from rich.progress import Progress
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from floatlens.claims.design import LAYOUTS, MASKED_CONTEXT, NOISE, POSITIONS
-from floatlens.claims.evidence import TWINS, Evidence
+from floatlens.claims.evidence import LAYOUTS, MASKED_CONTEXT, NOISE, POSITIONS, TWINS, Evidence
 
 SAMPLES = 12
 Measured = tuple[str, str, str, str, str, str]  # twin, rows, measure, group, part, depth

@@ -9,10 +9,8 @@ import polars as pl
 import pytest
 from made_up_evidence import MadeUp, as_published
 
-from floatlens.claims.catalogue import CLAIMS, judge_all
-from floatlens.claims.design import LAYOUTS, MASKED_CONTEXT, NOISE, POSITIONS
-from floatlens.claims.evidence import Evidence, read_evidence
-from floatlens.claims.mask_or_objective import QUANTITIES, split_differences
+from floatlens.claims.evidence import LAYOUTS, MASKED_CONTEXT, NOISE, POSITIONS, Evidence, read_evidence
+from floatlens.claims.findings import CLAIMS, QUANTITIES, judge_all, split_differences
 from floatlens.claims.verdicts import judge
 
 NAMES = [claim.name for claim, _ in CLAIMS]

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from floatlens.claims.estimates import Estimate
-from floatlens.claims.mask_or_objective import followed
-from floatlens.claims.verdicts import Claim, Part, judge, outcome_of
+from floatlens.claims.findings import followed
+from floatlens.claims.verdicts import Claim, Estimate, Part, judge, outcome_of
 
 CLAIM = Claim("gain", "a paper", "A gains more than B.", "the difference lies above 0")
 NOTHING = Estimate(math.nan, math.nan, math.nan, 0, "no anchors")

@@ -14,17 +14,17 @@ import polars as pl
 import pytest
 
 import floatlens as fl
-from floatlens.claims.catalogue import CLAIMS, judge_all
 from floatlens.claims.evidence import Evidence, read_evidence
-from floatlens.claims.tracing import measurements_of
+from floatlens.claims.findings import CLAIMS, judge_all
 from floatlens.cli import run
+from floatlens.lab.experiments import measurements_of
 
 Ran = tuple[int, str, str]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder that one demo wrote, and what it said. Figures are drawn in tests/claims/test_pictures.py."""
+    """The folder that one demo wrote, and what it said. Figures are drawn in tests/report/test_claim_pictures.py."""
     folder = tmp_path_factory.mktemp("demo") / "out"
     said, before = StringIO(), sys.argv
     sys.argv = ["floatlens", "demo", "--questions", "4", "--no-figures", "--into", str(folder)]

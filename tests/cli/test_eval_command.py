@@ -12,8 +12,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
-from floatlens.tasks import evaluation
-from floatlens.tasks.evaluation import SCHEMA
+from floatlens.study import evaluation
+from floatlens.study.evaluation import SCHEMA
 from floatlens.tasks.scoring import first_line
 from floatlens.tasks.world import make_tokenizer, vocabulary
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import floatlens as fl
-from floatlens.training.runs import updates_done
+from floatlens.lab.runs import updates_done
 
 Ran = tuple[int, str, str]
 TINY = """

@@ -13,8 +13,7 @@ from floatlens.capture.call import AttentionCall
 from floatlens.capture.edits import Received
 from floatlens.interventions import MaskAbove, MaskAnchors
 from floatlens.interventions.acting import hide_keys
-from floatlens.interventions.choosing import anchors, as_many_others, as_much_from_others
-from floatlens.interventions.lots import lots
+from floatlens.interventions.choosing import anchors, as_many_others, as_much_from_others, lots
 
 
 def received(weights: np.ndarray, visible: np.ndarray | None = None) -> Received:

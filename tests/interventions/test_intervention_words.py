@@ -28,7 +28,7 @@ from floatlens.interventions import (
     to_dict,
     to_text,
 )
-from floatlens.interventions.spans import holds, in_words, named
+from floatlens.interventions.specification import holds, in_words, named
 
 counts = st.integers(1, 300)
 numbers = st.none() | st.lists(st.integers(0, 40), min_size=1) | st.integers(0, 9).map(lambda first: f"{first}-")

@@ -7,7 +7,7 @@ from floatlens.capture.call import AttentionCall
 from floatlens.capture.edits import Before
 from floatlens.capture.forward import Forward
 from floatlens.interventions import MaskAnchors, RandomKeys, ZeroAnchorValues
-from floatlens.interventions.memory import Memory, Row
+from floatlens.interventions.choosing import Memory, Row
 from floatlens.interventions.running import Running
 from floatlens.interventions.specification import Intervention
 

@@ -9,7 +9,7 @@ from planted_anchors import anchors_of, looking_at, noisy, padded
 
 from floatlens.errors import Refusal
 from floatlens.measures import find_anchors, from_attention, pool_steps
-from floatlens.measures.spread import dispersion
+from floatlens.measures.absorption import dispersion
 
 
 def effective_number(profile: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from planted_anchors import anchors_of, looking_at, noisy, padded
 
 from floatlens.errors import Refusal
 from floatlens.measures import find_anchors, from_attention, pool_steps
-from floatlens.measures.persistence import anchor_kinds, lifetimes
+from floatlens.measures.drift import anchor_kinds, lifetimes
 
 
 def sets_of(anchor: np.ndarray | list[list[int]], measured: np.ndarray | None = None) -> xr.Dataset:

@@ -11,8 +11,7 @@ from planted_anchors import anchors_of, looking_at, noisy, padded
 
 from floatlens.errors import Refusal
 from floatlens.measures import find_anchors, from_attention, pool_steps
-from floatlens.measures.frontier import frontier_following
-from floatlens.measures.wandering import centroid, position_variance
+from floatlens.measures.wandering import centroid, frontier_following, position_variance
 
 
 def spiky(seed: int, steps: int = 5, heads: int = 2, keys: int = 12, rows: int = 4) -> np.ndarray:

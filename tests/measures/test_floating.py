@@ -11,8 +11,7 @@ from planted_anchors import anchors_of, looking_at, noisy, padded, similarity
 
 from floatlens.errors import Refusal
 from floatlens.measures import find_anchors, from_attention, pool_steps
-from floatlens.measures.floating import float_index
-from floatlens.measures.floating_rows import float_index_of_rows
+from floatlens.measures.floating import float_index, float_index_of_rows
 
 HALVES = ["mass_even", "visible_even", "null_even", "rows_even"]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import floatlens as fl
-from floatlens.measures.retrieval_heads import mean_retrieval_score, normalised_for_display, retrieval_head_shares
+from floatlens.measures.retrieval import mean_retrieval_score, normalised_for_display, retrieval_head_shares
 
 
 def by_run(scores: np.ndarray, counts: list[bool]) -> xr.Dataset:

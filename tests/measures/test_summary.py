@@ -7,9 +7,8 @@ import xarray as xr
 import floatlens as fl
 from floatlens import measures
 from floatlens.measures.catalogue import CATALOGUE, RANGES
-from floatlens.measures.comparison import compare_traces
-from floatlens.measures.prompts import prompts_of
-from floatlens.measures.summary import Finding, measure_trace, over_depth
+from floatlens.measures.inputs import prompts_of
+from floatlens.measures.summary import Finding, compare_traces, measure_trace, over_depth
 from writers import PROMPTS, autoregressive_model, diffusion_model
 
 

@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 import floatlens as fl
-from floatlens.models.sources.twins import TWINS, bundled_twin
+from floatlens.lab.recipe_files import bundled_recipe, read_recipe
+from floatlens.lab.scores import written_scores
+from floatlens.lab.updates import data_hash
+from floatlens.models.sources.bundled import TWINS, bundled_twin
 from floatlens.tasks.world.people import make_world
-from floatlens.training.recipe_files import bundled_recipe, read_recipe
-from floatlens.training.training_data import data_hash
-from floatlens.training.written_scores import written_scores
 
 QUESTIONS = 100
 MEASURED_AGAIN = ("closed", "open2", "open6")  # short answers: the others take longer to ask

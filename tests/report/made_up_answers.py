@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from floatlens.tasks.outcomes import Outcome
+from floatlens.study.outcomes import Outcome
 
 QUESTIONS = 8
 EVERY_KIND = (

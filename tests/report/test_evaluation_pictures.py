@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from floatlens.errors import Refusal
-from floatlens.report.evaluation_files import write_pictures
+from floatlens.report.evaluation import write_pictures
 from floatlens.report.figures.contexts import context_curves
 from floatlens.report.figures.interventions import intervention_damage
-from floatlens.tasks.outcomes import summarise
+from floatlens.study.outcomes import summarise
 
 LONG = "some-lab/a-language-model-with-a-rather-long-name-and-a-revision-2025-11-30-finetuned-on-instructions-checkpoint-120000"
 K = ("mask-anchors:1", "mask-anchors:5", "mask-anchors:10")

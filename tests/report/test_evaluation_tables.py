@@ -11,8 +11,8 @@ import pytest
 from made_up_answers import EVERY_KIND, answers, made_up_outcomes
 from rich.console import Console
 
-from floatlens.report.evaluation_tables import print_evaluation
-from floatlens.tasks.outcomes import Outcome, summarise
+from floatlens.report.evaluation import print_evaluation
+from floatlens.study.outcomes import Outcome, summarise
 
 MASKED = answers(interventions=("mask-anchors:1", "mask-anchors:5"))
 

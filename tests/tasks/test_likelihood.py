@@ -16,7 +16,7 @@ from world_models import MASK, TOKENIZER, arm, mdm
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.interventions import ExtraSinkToken, MaskAnchors, MaskHeads, RandomKeys
-from floatlens.tasks.evaluation import evaluate
+from floatlens.study.evaluation import evaluate
 from floatlens.tasks.likelihood import Continuation, continuation, log_likelihoods, mask_sets
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import WORLD_WORDING

@@ -11,7 +11,7 @@ import floatlens as fl
 from floatlens.errors import Caution, Refusal
 from floatlens.interventions import MaskAbove, MaskAnchors
 from floatlens.models import loading
-from floatlens.tasks.evaluation import evaluate
+from floatlens.study.evaluation import evaluate
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import WORLD_WORDING
 from floatlens.tasks.world import open_book_samples

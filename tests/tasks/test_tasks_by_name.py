@@ -10,14 +10,12 @@ import pytest
 from world_models import arm
 
 from floatlens.errors import Caution, Refusal
+from floatlens.study.evaluation import evaluate
 from floatlens.tasks.code_runs import require_isolation
 from floatlens.tasks.conditions import condition_of, with_one_gold
 from floatlens.tasks.contexts import arrange
-from floatlens.tasks.evaluation import evaluate
-from floatlens.tasks.finding import found_for, gold_by_answer, index_of_file
-from floatlens.tasks.published import PUBLISHED
 from floatlens.tasks.readers.corpus import read_passages
-from floatlens.tasks.registry import TASKS, WORLD_TASKS, load_task
+from floatlens.tasks.registry import PUBLISHED, TASKS, WORLD_TASKS, found_for, gold_by_answer, index_of_file, load_task
 from floatlens.tasks.retrieval import CORPUS, build_index, open_index, search
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.wording import WORLD_WORDING

@@ -11,7 +11,7 @@ from world_models import TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
-from floatlens.models.fitting import context_length
+from floatlens.models.writing import context_length
 from floatlens.tasks.contexts import Conflict, Position, arrange
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.wording import NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording, fit, put

@@ -24,7 +24,6 @@ from floatlens.tasks.world import (
     draw_people,
     draw_values,
     fact,
-    fingerprint,
     linked_reading,
     make_world,
     open_book,
@@ -33,6 +32,7 @@ from floatlens.tasks.world import (
     vocabulary,
     world_hash,
 )
+from floatlens.tasks.world import tokenizer as tokenizer_module
 from floatlens.tasks.world.words import FIRST_NAMES, LAST_NAMES, NEWLINE
 
 WORLD = make_world()
@@ -247,7 +247,7 @@ def test_the_hash_sees_facts_order_and_wording(monkeypatch: pytest.MonkeyPatch) 
         ("SEASONS", ("spring", "autumn")),
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(fingerprint, name, changed)
+            patched.setattr(tokenizer_module, name, changed)
             hashes.add(world_hash(WORLD))
     assert len(hashes) == 8
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from transformers import AutoTokenizer
 
-from floatlens.models.prompts import encode
+from floatlens.decoding.prompts import encode
 from floatlens.tasks.world import conflicting, describing, make_tokenizer, make_world, open_book, prompt_of, text_of, two_hop, vocabulary
 
 WORLD = make_world()

@@ -25,7 +25,7 @@ from zarr.storage import LocalStore
 import floatlens as fl
 from floatlens.folders import write_manifest
 from floatlens.trace import trace as trace_module
-from floatlens.trace.lazy import RaggedArray
+from floatlens.trace.opening import RaggedArray
 from floatlens.trace.store import TraceFolder
 from writers import PROMPTS, diffusion_model
 

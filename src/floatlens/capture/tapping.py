@@ -19,16 +19,20 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
-from floatlens.capture.call import AttentionCall, unpack_heads
-from floatlens.capture.chosen_rows import SeenCall
-from floatlens.capture.dataset import CallRecord, StepRecord, assemble, record_of
+from floatlens.capture.call import AttentionCall, run, unpack_heads
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs
-from floatlens.capture.kernel import run
-from floatlens.capture.layers import LayerNumbers, RunningModules, check_all_came, expected_calls, refuse_surplus
+from floatlens.capture.layers import (
+    LayerNumbers,
+    RunningModules,
+    check_all_came,
+    expected_calls,
+    refuse_surplus,
+    refuse_what_cannot_be_tapped,
+)
+from floatlens.capture.observation import CallRecord, StepRecord, assemble, record_of
 from floatlens.capture.reducers import DEFAULT_KEEP, as_names, as_pairs, is_whole, patterns_of, reducer_makers
-from floatlens.capture.reduction import reduce_call
-from floatlens.capture.refusals import refuse_what_cannot_be_tapped
+from floatlens.capture.reduction import SeenCall, reduce_call
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.errors import Refusal
 

@@ -1,16 +1,21 @@
-"""What was seen of the twins, as three tables, and how claims read them.
+"""What is asked, and in which contexts: the constants that experiments, claims and figures share. Nothing here needs torch.
+
+What was seen of the twins, as three tables, and how claims read them.
 
 | table | one row for | columns besides `twin` |
 |---|---|---|
 | `measurements` | a number of a trace's sample | `rows` ("recorded", or "rectangle": predicting rows on prompt keys), `measure`, `unit`, `group`, `part`, `depth`, `sample`, `value`, `null`, `reason` |
 | `heads` | a head in a trace's sample | `sample`, `layer`, `head`, `third`, `score`, `null`, `counts` |
-| `answers` | a question under a condition | `experiment`, and those of `floatlens.tasks.evaluation` |
+| `answers` | a question under a condition | `experiment`, and those of `floatlens.study.evaluation` |
 
 `twin` is the role in the comparison (arm, mdm, causal-mdm), whichever model plays it. Claims get one value a sample, labelled with the sample, so that twins and conditions are paired by it. What was not measured is NaN
 everywhere, with the reason in the attribute `reason`; outcomes have the attributes `least` and `most`, what one question can score, as far as they have ends. Nothing is ever filled in. Refused: a folder that does not hold the tables.
+
+How often each twin is right in every context without an intervention, with what ignoring the person scores beside it.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,36 @@ import numpy as np
 import polars as pl
 import xarray as xr
 
+from floatlens.claims.verdicts import Estimate, mean_of
 from floatlens.errors import Refusal
+
+DESCRIBED_FROM = 3
+"""Passages that a description is written from, with gold at each slot in turn."""
+DESCRIPTION_TOKENS = 32
+"""What a description and its end take, and what the twins were trained to fill."""
+ANSWER_TOKENS = 3
+"""A value, a full stop, the end."""
+TWO_HOP_TOKENS = 7
+"""Whom it is about and what, as in "Felix Ellis lives in Cairo.", and the end."""
+
+CLOSED_BOOK, GOLD = "closed-book", "gold"
+NOISE = ("noise:0", "noise:0.2", "noise:0.4", "noise:0.6", "noise:0.8")
+POSITIONS = ("position:1/6", "position:3/6", "position:6/6")
+LAYOUTS = ("layout:one,passages=4", "layout:adjacent,passages=4", "layout:far,passages=4")
+
+MASKED_CONTEXT = "position:2/3"
+"""Shorter than the other contexts, because looking for the strongest keys takes its time."""
+ANSWERED_WITHOUT, DESCRIBED_WITHOUT = (1, 5, 10), (1,)
+"""How many of the strongest keys are masked. Writing takes as many steps as there are tokens, reading a likelihood takes one."""
+MASKED_STEPS = 8
+"""Denoising steps of a description under masking; all but the first are masked."""
+
+TOP_HEADS, MOST_OF_A_LAYER = 3, 2
+"""How many retrieval heads are silenced, and how many of them in one layer: others must be left as a control."""
+
+EXPERIMENTS = ("trace", "masked descriptions", "masked answers", "noise", "layout", "position", "known people")
+"""What is done with every twin, the longest first."""
+
 
 TWINS = ("arm", "mdm", "causal-mdm")
 TABLES = ("measurements", "heads", "answers")
@@ -128,3 +162,32 @@ def _nothing(rows: pl.DataFrame, why: str) -> xr.DataArray:
     """NaN for every sample there is, or for one where there is none."""
     samples = rows["sample"].unique().sort().to_list() or ["none"]
     return xr.DataArray(np.full(len(samples), np.nan), dims="sample", coords={"sample": samples}, attrs={"reason": why})
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One context: the accuracy of each twin, the mean shortcut, and how many questions were asked."""
+
+    context: str
+    by_twin: dict[str, Estimate]
+    shortcut: float
+    questions: int
+
+
+def accuracies(evidence: Evidence) -> list[Accuracy]:
+    """Every context, in the order in which they were asked."""
+    # the questions of the heads are those of the masked answers once more
+    untouched = evidence.answers.filter((pl.col("intervention") == "") & (pl.col("experiment") != "retrieval heads"))
+    rows = []
+    for experiment, context in untouched.select("experiment", "context").unique(maintain_order=True).rows():
+        here = untouched.filter((pl.col("experiment") == experiment) & (pl.col("context") == context))
+        found = {twin: _accuracy(here.filter(pl.col("twin") == twin)) for twin in TWINS}
+        says = context if context.startswith(experiment) else f"{experiment}, {context}"
+        rows.append(Accuracy(says, found, float(here["shortcut"].cast(pl.Float64).to_numpy().mean()), here["sample"].n_unique()))
+    return rows
+
+
+def _accuracy(rows: pl.DataFrame) -> Estimate:
+    if rows.is_empty():
+        return Estimate(math.nan, math.nan, math.nan, 0, "this twin was not asked")
+    return mean_of(xr.DataArray(rows["accuracy"].to_numpy(), dims="sample", attrs={"least": 0.0, "most": 1.0}))

@@ -36,10 +36,10 @@ def demo(
 
       floatlens demo --mdm runs/my-mdm --into mine
     """
-    from floatlens.claims.sizes import Sizes
-    from floatlens.claims.study import run_study
-    from floatlens.progress import progress_bar
-    from floatlens.report.claims_table import ONE_RUN, print_accuracies, print_claims, print_splits
+    from floatlens.lab.demo import run_study
+    from floatlens.lab.units import Sizes
+    from floatlens.report.claims import ONE_RUN, print_accuracies, print_claims, print_splits
+    from floatlens.terminal import progress_bar
 
     console = make_console()
     sizes = Sizes() if questions is None else Sizes(questions)

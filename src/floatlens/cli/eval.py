@@ -108,15 +108,13 @@ def evaluate(
     from floatlens.folders import refuse_place, unfinished_folder
     from floatlens.models.doctor import examine
     from floatlens.models.loading import load
-    from floatlens.report.evaluation_files import write_pictures
-    from floatlens.report.evaluation_tables import print_evaluation
+    from floatlens.report.evaluation import print_evaluation, write_pictures
+    from floatlens.study.evaluation import evaluate as ask
+    from floatlens.study.kept import record
+    from floatlens.study.outcomes import as_table, summarise
     from floatlens.tasks.conditions import complete, condition_of, plan, with_one_gold
-    from floatlens.tasks.evaluation import evaluate as ask
-    from floatlens.tasks.finding import index_of_file
     from floatlens.tasks.likelihood import refuse_without_likelihood
-    from floatlens.tasks.outcomes import as_table, summarise
-    from floatlens.tasks.recording import record
-    from floatlens.tasks.registry import load_task
+    from floatlens.tasks.registry import index_of_file, load_task
 
     console = make_console()
     refuse_place(into)
@@ -242,10 +240,9 @@ def refuse_unreadable(
     name: str, tokenizer: Any, task: "Task", conditions: "Sequence[Condition]", *, likelihood: bool, chat: bool | None
 ) -> None:
     """Refuse questions that a model cannot read, before any weights are."""
-    from floatlens.models.prompts import encode
+    from floatlens.decoding.prompts import encode
     from floatlens.tasks.contexts import arrange
-    from floatlens.tasks.readable import refuse_unknown_tokens
-    from floatlens.tasks.wording import put
+    from floatlens.tasks.wording import put, refuse_unknown_tokens
 
     if tokenizer is None:
         return

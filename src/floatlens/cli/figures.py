@@ -54,9 +54,9 @@ def figures(
     """
     from floatlens.folders import files_added_to, refuse_folder_to_fill, short_name
     from floatlens.measures.anchors import refuse_unknown_rule
-    from floatlens.progress import progress_bar
     from floatlens.report.figures import save_figure
     from floatlens.report.figures.style import refuse_unknown_formats
+    from floatlens.terminal import progress_bar
     from floatlens.trace.trace import open_trace
 
     console = make_console()

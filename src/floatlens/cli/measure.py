@@ -72,7 +72,7 @@ def _measure(trace: "Trace", rule: str, eps: float | None, gold: str | None, gro
 
 
 def _compare(paths: list[str], traces: list["Trace"], rule: str, eps: float | None, paired: bool, how: str) -> None:
-    from floatlens.measures.comparison import compare_traces
+    from floatlens.measures.summary import compare_traces
     from floatlens.report import tables
 
     a, b = traces

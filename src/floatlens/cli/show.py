@@ -16,7 +16,7 @@ def show(
 
     Example: floatlens show run.zarr --sample 0
     """
-    from floatlens.report.terminal import print_trace
+    from floatlens.report.show import print_trace
     from floatlens.trace.trace import open_trace
 
     print_trace(make_console(), open_trace(path), path, sample, group, prompt, top)

@@ -6,7 +6,7 @@ import typer
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
-from floatlens.interventions.spans import is_number
+from floatlens.interventions.specification import is_number
 from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
@@ -56,11 +56,11 @@ def trace(
 
       floatlens trace -m ./LLaDA-8B-Instruct --prompt-file questions.jsonl --steps 32 -s block_length=16 --dtype bfloat16 -o run.zarr
     """
+    from floatlens.decoding.prompts import Prompt
     from floatlens.folders import refuse_place
     from floatlens.interventions import from_text
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
-    from floatlens.models.prompts import Prompt
     from floatlens.tasks.readers.prompts import read_prompts
     from floatlens.trace.estimate import estimate, seconds, size_in_words
     from floatlens.trace.run import region_names

@@ -11,7 +11,7 @@ from floatlens.errors import Refusal
 from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
-    from floatlens.training.recipe import Recipe
+    from floatlens.lab.recipe import Recipe
 
 TRAINABLE = ("twins",)
 TAKES = {
@@ -42,9 +42,9 @@ def train(
     import torch
 
     from floatlens.folders import refuse_folder_to_fill
+    from floatlens.lab.recipe_files import bundled_recipe, read_recipe
+    from floatlens.lab.scores import QUESTIONS
     from floatlens.models.families.twin import KINDS
-    from floatlens.training.recipe_files import bundled_recipe, read_recipe
-    from floatlens.training.scores import QUESTIONS
 
     if unknown := [kind for kind in only if kind not in KINDS]:
         raise Refusal(f"There is no twin {unknown[0]!r} to train. --only takes {', '.join(KINDS)}.")
@@ -70,10 +70,10 @@ def train(
 def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> list[str]:
     """Train a twin and write it, if that was not done before; its row of the summary."""
     from floatlens.folders import clear_up_dead
+    from floatlens.lab.publishing import write_twin
+    from floatlens.lab.runs import train_twin, updates_done
+    from floatlens.lab.scores import shortcuts
     from floatlens.tasks.world.people import make_world
-    from floatlens.training.publishing import write_twin
-    from floatlens.training.runs import train_twin, updates_done
-    from floatlens.training.scores import shortcuts
 
     run, twin = folder / "runs" / f"twin-{kind}", folder / f"twin-{kind}"
     ignoring = shortcuts(make_world(), sorted({name for stage in recipe.stages for name in stage.checks}))

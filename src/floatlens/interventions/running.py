@@ -15,17 +15,34 @@ import torch
 from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
-from floatlens.capture.chosen_rows import ChosenRows
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, received, uses_statistics
 from floatlens.capture.observation import Observation, Scene
+from floatlens.capture.reduction import ChosenRows
 from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Pass, Step
 from floatlens.errors import Refusal
-from floatlens.interventions.accounting import mass_within, removed_share, share_of_keys
-from floatlens.interventions.acting import append_sink, hide_keys, outside_window, silence, silenced_heads, zero_values
-from floatlens.interventions.choosing import Others, anchors, as_many_others, as_much_from_others, measured_keys
-from floatlens.interventions.lots import lots
-from floatlens.interventions.memory import Memory, Recalled, Row
+from floatlens.interventions.acting import (
+    append_sink,
+    hide_keys,
+    mass_within,
+    outside_window,
+    removed_share,
+    share_of_keys,
+    silence,
+    silenced_heads,
+    zero_values,
+)
+from floatlens.interventions.choosing import (
+    Memory,
+    Others,
+    Recalled,
+    Row,
+    anchors,
+    as_many_others,
+    as_much_from_others,
+    lots,
+    measured_keys,
+)
 from floatlens.interventions.specification import (
     ExtraSinkToken,
     Intervention,

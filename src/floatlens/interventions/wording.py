@@ -15,7 +15,6 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from floatlens.errors import Refusal
-from floatlens.interventions.spans import is_number
 from floatlens.interventions.specification import (
     ExtraSinkToken,
     Intervention,
@@ -26,6 +25,7 @@ from floatlens.interventions.specification import (
     RandomHeads,
     RandomKeys,
     ZeroAnchorValues,
+    is_number,
 )
 
 KINDS: dict[str, type[Intervention]] = {

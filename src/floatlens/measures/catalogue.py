@@ -11,22 +11,18 @@ from functools import cached_property
 import numpy as np
 import xarray as xr
 
-from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key
+from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key, dispersion
 from floatlens.measures.agreement import head_consensus, split_sinks
 from floatlens.measures.anchors import find_anchors
-from floatlens.measures.drift import jaccard_along, recall_of_first
+from floatlens.measures.drift import anchor_kinds, jaccard_along, lifetimes, recall_of_first
 from floatlens.measures.floating import float_index
 from floatlens.measures.flow import direct_flow, rollout
-from floatlens.measures.frontier import frontier_following
 from floatlens.measures.geometry import GEOMETRY, advantage_split, anchor_geometry, contribution_of_anchors, value_contrast
 from floatlens.measures.gold_span import gold_attention
-from floatlens.measures.inputs import HALVES, RECEIVED, pool_steps, refuse_missing
-from floatlens.measures.persistence import anchor_kinds, lifetimes
-from floatlens.measures.rectangle import shared_rectangle
+from floatlens.measures.inputs import HALVES, RECEIVED, pool_steps, refuse_missing, shared_rectangle
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.roles import role_shares, structural_slope
-from floatlens.measures.spread import dispersion
-from floatlens.measures.wandering import position_variance
+from floatlens.measures.wandering import frontier_following, position_variance
 
 Values = Mapping[str, xr.DataArray]
 """`value`, and `null` and `reason` where there is one."""

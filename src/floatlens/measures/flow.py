@@ -12,9 +12,8 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.fair_share import fair_mass
-from floatlens.measures.inputs import NO_ROWS, RECEIVED, choose_group, one_sample_at_a_time, refuse_missing
-from floatlens.measures.layers import by_layers
+from floatlens.measures.floating import by_layers
+from floatlens.measures.inputs import NO_ROWS, RECEIVED, choose_group, fair_mass, one_sample_at_a_time, refuse_missing
 
 ELSEWHERE = "elsewhere"
 

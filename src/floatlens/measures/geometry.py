@@ -9,9 +9,8 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import absorption_of_anchors, share_on
-from floatlens.measures.fair_share import fair_mass, received
-from floatlens.measures.inputs import RECEIVED, RECORDED_BY, one_sample_at_a_time, refuse_missing
-from floatlens.measures.layers import by_layers, refuse_other_axes
+from floatlens.measures.floating import by_layers, refuse_other_axes
+from floatlens.measures.inputs import RECEIVED, RECORDED_BY, fair_mass, one_sample_at_a_time, received, refuse_missing
 
 GEOMETRY = ("score", "cosine", "norm_product", "key_norm", "value_norm")
 

@@ -3,6 +3,21 @@
 Every measure is written for one sample, whose arrays have the axes step, layer, head, group, key. `one_sample_at_a_time` lets it take several: samples are read, measured and dropped
 one after the other, so that memory holds one sample, and the results get a leading axis `sample`. Samples are padded to the longest, so whatever does not exist is NaN.
 A variable that a measure needs and the trace does not have is refused, with the option that records it.
+
+Which prompt a sample comes from: the unit of every interval, and what pairs the samples of two models.
+
+Two models are given the same question in different templates, so a prompt is what the user wrote: its characters without the template's. A prompt of token ids is those ids.
+
+Received attention: what a key gets from those who can see it, and how that compares with its fair share.
+
+Raw mass favours keys that many rows see; under a causal mask it crowns the first token whatever the model does. `lift` divides by what each key would get if every row spread evenly over
+what it sees: 1 is a fair share. A key that too few rows see says nothing either way and is not measured (NaN), which is not the same as "no anchor".
+
+The rectangle that a diffusion model and an autoregressive one share: predicting rows by prompt keys.
+
+An autoregressive step has one row, which sees what is written; a diffusion step has many, which also see the masks. What both have at every step are the rows that fill a position, and the keys of the
+prompt, all of which those rows see. Attention is rescaled to what each half of the rows gives to the prompt, so that shares, nulls and anchors are those of the rectangle; how much falls outside is reported
+beside it. `on_prompt` says how much of the attention the rectangle holds, and its null.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,6 +28,7 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
+from floatlens.trace.schema import PROMPT
 from floatlens.trace.trace import Trace
 
 Measurable = Trace | xr.Dataset
@@ -214,3 +230,139 @@ def depths(layers: np.ndarray) -> xr.DataArray:
     third = np.floor(3 * (layers - first + 0.5) / (last - first + 1)).astype(int)
     inside = np.stack([np.ones(len(layers), bool), *(third == number for number in range(3))])
     return xr.DataArray(inside, dims=("depth", "layer"), coords={"depth": ["all", "shallow", "middle", "deep"]})
+
+
+def prompt_of(trace: Trace, number: int) -> str:
+    """What the user wrote in a sample."""
+    own = trace.sample(number)
+    given = (own["state"].values == PROMPT).any(0)
+    chosen = given & ~own["template"].values & (own["char_stop"].values > own["char_start"].values)
+    if not chosen.any():
+        return " ".join(map(str, own["final"].values[given]))
+    text = trace.prompt(number)
+    covered = np.zeros(len(text), bool)
+    for start, stop in zip(own["char_start"].values[chosen], own["char_stop"].values[chosen], strict=True):
+        covered[start:stop] = True
+    return "".join(character for character, is_own in zip(text, covered, strict=True) if is_own).strip()
+
+
+def prompts_of(trace: Trace) -> list[str]:
+    """What the user wrote in each sample; samples with the same text are one prompt."""
+    return [prompt_of(trace, number) for number in range(len(trace))]
+
+
+WITNESSES = 16
+WITNESSES_PER_ROW = 0.25
+
+
+@one_sample_at_a_time
+def received(data: xr.Dataset) -> xr.DataArray:
+    """Mean weight that a key gets from the rows that can see it; NaN where none does.
+
+    Examples
+    --------
+    >>> from floatlens.measures import from_attention
+    >>> causal = from_attention(np.array([[1.0, 0.0], [0.4, 0.6]]), visible=np.tril(np.ones((2, 2))))
+    >>> received(causal).isel(step=0, layer=0, head=0, group=0).values.round(2).tolist()
+    [0.7, 0.6]
+    """
+    refuse_missing(data, ("mass", "visible"), "Received attention")
+    return data["mass"] / data["visible"].where(data["visible"] > 0)
+
+
+@one_sample_at_a_time
+def lift(data: xr.Dataset) -> xr.DataArray:
+    """Received attention over its null: 1 is the key's fair share.
+
+    Examples
+    --------
+    >>> from floatlens.measures import from_attention
+    >>> lift(from_attention(np.array([[0.75, 0.25]]))).isel(step=0, layer=0, head=0, group=0).values.tolist()
+    [1.5, 0.5]
+    """
+    refuse_missing(data, ("mass", "visible", "null"), "Lift")
+    return data["mass"] / fair_mass(data)
+
+
+def fair_mass(data: xr.Dataset, ending: str = "") -> xr.DataArray:
+    """The mass of each key if every row spread evenly over what it sees; NaN where no row sees it. `ending` "_even" is that of the rows at even positions."""
+    visible = data[f"visible{ending}"]
+    return (visible * data[f"null{ending}"]).where(visible > 0)
+
+
+@one_sample_at_a_time
+def measured(data: xr.Dataset) -> xr.DataArray:
+    """Whether enough rows of the group see a key: at least 16 and a quarter of them, or all of them where there are fewer.
+
+    Late keys of a causal model are seen by few, near rows, and draw much for that reason alone.
+
+    Examples
+    --------
+    >>> from floatlens.measures import from_attention
+    >>> causal = from_attention(np.tril(np.ones((40, 40))) / np.arange(1, 41)[:, None], visible=np.tril(np.ones((40, 40))))
+    >>> int(measured(causal).sum())  # the last 15 of 40 keys are seen by fewer than 16 rows
+    25
+    """
+    refuse_missing(data, ("visible", "rows"), "Which keys are measured")
+    rows = data["rows"]
+    needed = np.minimum(rows, np.maximum(WITNESSES, WITNESSES_PER_ROW * rows))
+    return (data["visible"] >= needed) & (data["visible"] > 0)
+
+
+@one_sample_at_a_time
+def shared_rectangle(data: xr.Dataset, *, group: str = "predicting") -> xr.Dataset:
+    """Received attention of prompt keys from one group of rows: a dataset for any measure of received attention.
+
+    `mass` is rescaled to sum to `rows` over the keys of the prompt; other keys are NaN. `on_prompt` is the share of attention that lay there, `on_prompt_null` its fair share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from floatlens.measures import from_attention
+    >>> looks = np.array([[0.1, 0.3, 0.6], [0.2, 0.2, 0.6]])  # two rows; the third key is not of the prompt
+    >>> data = from_attention(looks, groups={"predicting": np.array([True, True])})
+    >>> rectangle = shared_rectangle(data.assign(state=(("step", "position"), [[1, 1, 2]])))
+    >>> rectangle["mass"].squeeze().values.round(6).tolist()  # 1/4 and 3/4 of the first row, 1/2 and 1/2 of the second
+    [0.75, 1.25, nan]
+    >>> rectangle["null"].squeeze().values.tolist()
+    [0.5, 0.5, nan]
+    """
+    refuse_missing(data, ("mass", "visible", "null", "rows", "state"), "The shared rectangle")
+    choose_group(data, group)
+    own = data.sel(group=[group])
+    prompt = (data["state"] == PROMPT).any("step").rename(position="key")
+    if not bool(prompt.any()):
+        raise Refusal("This sample has no prompt, so it shares no rectangle with another model.")
+    if bool(((own["visible"] < own["rows"]) & prompt).any()):
+        raise Refusal(f"Some {group} rows do not see the whole prompt (a sliding window?), so there is no rectangle to compare on.")
+    mass, has_rows = own["mass"], own["rows"] > 0
+    rectangle = {
+        "on_prompt": mass.where(prompt).sum("key") / own["rows"].where(has_rows),
+        "on_prompt_null": fair_mass(own).where(prompt).sum("key") / own["rows"].where(has_rows),
+    }
+    if "mass_even" in own:
+        even = _rescaled(own["mass_even"], own["rows_even"], prompt)
+        odd = _rescaled(mass - own["mass_even"], own["rows"] - own["rows_even"], prompt)
+        rectangle |= {"mass": even + odd, "mass_even": even, **_counts(own["rows_even"], prompt, "_even")}
+    else:
+        rectangle["mass"] = _rescaled(mass, own["rows"], prompt)
+    rectangle |= _counts(own["rows"], prompt, "")
+    there = mass.notnull() & prompt
+    return xr.Dataset({name: values.where(there) if name.startswith("mass") else values for name, values in rectangle.items()}).transpose(
+        *mass.dims, missing_dims="ignore"
+    )
+
+
+def _counts(rows: xr.DataArray, prompt: xr.DataArray, ending: str) -> dict[str, xr.DataArray]:
+    """All of these rows see all of the prompt."""
+    return {
+        f"rows{ending}": rows,
+        f"visible{ending}": rows.where(prompt),
+        f"null{ending}": (1 / prompt.sum("key")).where(prompt & (rows > 0)),
+    }
+
+
+def _rescaled(mass: xr.DataArray, rows: xr.DataArray, prompt: xr.DataArray) -> xr.DataArray:
+    """Mass on the prompt as if that were all that these rows give away; 0 where there are none."""
+    total = mass.where(prompt).sum("key")
+    return mass * (rows / total.where(total > 0)).fillna(0).astype(mass.dtype)

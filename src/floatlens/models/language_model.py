@@ -21,13 +21,12 @@ from floatlens.capture.edits import Edit
 from floatlens.decoding import autoregressive, dream, llada, sdar
 from floatlens.decoding.canvas import Canvas, Pass, Run, Step, blank_canvas
 from floatlens.decoding.options import AutoregressiveOptions, DreamOptions, LladaOptions, Options, SdarOptions, make_options
+from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt, encode
+from floatlens.decoding.tokens import say_what_is_unknown
 from floatlens.errors import Refusal
 from floatlens.folders import unfinished_folder
 from floatlens.interventions.run import AnyIntervention, InterventionRun, intervening, run_of
-from floatlens.models.fitting import refuse_unfit_prompts
-from floatlens.models.prompts import AnyPrompt, EncodedPrompt, encode
-from floatlens.models.unknown_tokens import say_what_is_unknown
-from floatlens.models.writing import Generation, write, write_by_itself
+from floatlens.models.writing import Generation, refuse_unfit_prompts, write, write_by_itself
 from floatlens.seeds import seeds_of
 
 if TYPE_CHECKING:

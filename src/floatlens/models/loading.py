@@ -1,12 +1,19 @@
-"""`fl.load`: from a name to a model that can be run, traced and asked to write.
+"""Whether the values of a config are such as a model can have.
+
+transformers takes a config nearly at its word: a million layers are built one by one, a negative epsilon or a rotary base of 0 gives logits that are not
+numbers, and 7 heads in 32 dimensions give a model of another shape. Sizes are bounded far above anything published, so that a damaged config ends in a sentence
+and not in a machine without memory.
+
+`fl.load`: from a name to a model that can be run, traced and asked to write.
 
 The order is: find the checkpoint, recognise its family, draw up the blueprint from the config, compare tensor names and shapes with the class
 (from the files' headers), check memory, and only then read weights, renamed and converted one by one, so that a model never exists twice. Any
 missing, surplus or mismatched tensor is an error: a layer left random gives plausible, wrong numbers.
 """
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,16 +21,83 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from floatlens.decoding.options import SAMPLERS
+from floatlens.decoding.tokens import has_tokenizer, published_tokenizer
 from floatlens.errors import Refusal
-from floatlens.models.blueprint import Blueprint
-from floatlens.models.checkpoint import Checkpoint, find_checkpoint
-from floatlens.models.config_values import refuse_impossible_values
+from floatlens.models.checkpoint import Checkpoint, find_checkpoint, in_a_sentence, quiet, read_json, shown
 from floatlens.models.families import FAMILIES
 from floatlens.models.families.stock import as_tokens, native_config
 from floatlens.models.language_model import LanguageModel
-from floatlens.models.tokenizing import has_tokenizer, published_tokenizer
-from floatlens.models.untrusted import in_a_sentence, quiet, read_json, shown
-from floatlens.models.weights import on_meta_device, read_weights, refuse_too_little_memory, refuse_wrong_tensors
+from floatlens.models.weights import Blueprint, on_meta_device, read_weights, refuse_too_little_memory, refuse_wrong_tensors
+
+_SIZES = {  # the largest that is believed
+    "num_hidden_layers": 1 << 11,
+    "num_attention_heads": 1 << 14,
+    "num_key_value_heads": 1 << 14,
+    "head_dim": 1 << 16,
+    "hidden_size": 1 << 20,
+    "intermediate_size": 1 << 24,
+    "vocab_size": 1 << 26,
+    "max_position_embeddings": 1 << 32,
+}
+_OPTIONAL = ("num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings")
+_LARGEST_COUNT = 1 << 20  # of experts, window layers, ...: any other whole number whose name says that it counts parts
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps")
+_BASES = ("rope_theta", "global_rope_theta", "local_rope_theta", "rope_local_base_freq", "factor", "attention_factor")
+
+
+def refuse_impossible_values(name: str, config: Any) -> None:
+    """Refuse the first value of a transformers config that no model can have."""
+    text = config.get_text_config()
+    for field, largest in _SIZES.items():
+        value = _value(text, field)
+        if value is None and field in _OPTIONAL:
+            continue
+        for one in value if isinstance(value, list | tuple) and field in _OPTIONAL else [value]:  # some classes have one for each layer
+            if isinstance(one, bool) or not isinstance(one, int) or not 1 <= one <= largest:
+                raise Refusal(f"{_says(name, field, value)}; that must be a whole number from 1 to {largest:,}. {_THEN}")
+    heads, kv_heads, size = text.num_attention_heads, _value(text, "num_key_value_heads"), text.hidden_size
+    if isinstance(kv_heads, int) and heads % kv_heads:
+        raise Refusal(f"{_says(name, 'num_attention_heads', heads)} and num_key_value_heads={kv_heads}, which does not divide it. {_THEN}")
+    if not _varies(text, "head_dim") and _value(text, "head_dim") is None and size % heads:
+        raise Refusal(f"{_says(name, 'hidden_size', size)} and num_attention_heads={heads}, which does not divide it. {_THEN}")
+    for field, value in _fields(text.to_dict()):
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if field in _EPSILONS and (number is None or not 0 <= number < 1):
+            raise Refusal(f"{_says(name, field, value)}; that must be a small number, such as 1e-6. {_THEN}")
+        if field in _BASES and value is not None and (number is None or not 0 < number < math.inf):
+            raise Refusal(f"{_says(name, field, value)}; that must be a number above 0. {_THEN}")
+        counts = field.startswith(("num_", "n_")) or field.endswith("_layers")
+        if counts and number is not None and not -_LARGEST_COUNT <= number <= _LARGEST_COUNT:
+            raise Refusal(f"{_says(name, field, value)}, which is more than any model has. {_THEN}")
+
+
+def _varies(config: Any, field: str) -> bool:
+    """Whether layers have values of their own; transformers then raises over a question for all of them."""
+    try:
+        getattr(config, field, None)
+    except Exception:  # it has a class of its own for this, in no public place
+        return True
+    return False
+
+
+def _value(config: Any, field: str) -> Any:
+    return None if _varies(config, field) else getattr(config, field, None)
+
+
+_THEN = "Fetch config.json again, or correct it."
+
+
+def _says(name: str, field: str, value: Any) -> str:
+    return f"The config of {name} says {field}={shown(repr(value))}"
+
+
+def _fields(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every field, those of the rotary parameters (one set, or one for each kind of layer) among them."""
+    for field, value in config.items():
+        yield field, value
+        if isinstance(value, Mapping) and (field.startswith("rope") or field.endswith("_attention")):
+            yield from _fields(value)
+
 
 _LONGEST_BLOCK = 1 << 16
 

@@ -1,10 +1,13 @@
-"""Findings and contrasts for people (tables in the terminal) and for programs (CSV, JSON)."""
+"""How models are called where there is little room: by the last part of their name, as long as that tells them apart.
+
+Findings and contrasts for people (tables in the terminal) and for programs (CSV, JSON).
+"""
 
 import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -13,9 +16,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from floatlens.measures.comparison import Contrast
-from floatlens.measures.summary import Finding, Summary
+from floatlens.measures.summary import Contrast, Finding, Summary
 from floatlens.terminal import on_one_line
+
+
+def short_names(models: Iterable[str]) -> dict[str, str]:
+    """The last part of each name, since folders are long; the whole name where two models share the last part.
+
+    Examples
+    --------
+    >>> short_names(["/home/me/models/twin-mdm/", "twin-arm"])
+    {'/home/me/models/twin-mdm/': 'twin-mdm', 'twin-arm': 'twin-arm'}
+    >>> short_names(["one/mdm", "two/mdm"])
+    {'one/mdm': 'one/mdm', 'two/mdm': 'two/mdm'}
+    """
+    last = {model: model.rstrip("/").rpartition("/")[2] for model in models}
+    short = list(last.values())
+    return {model: name if short.count(name) == 1 else model for model, name in last.items()}
 
 
 def print_findings(console: Console, summary: Summary, findings: Sequence[Finding], groups: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """The chance that a weighted sum of gamma variables lies below 0, and where a rising function crosses a line: the arithmetic of `floatlens.statistics.proportions`.
 
 The chance is computed, not drawn: no seed, no noise. It is the integral of the sum's characteristic function (Gil-Pelaez, as Imhof 1961 did for sums of squares), taken over a hyperbolic sine so that equally spaced nodes
-converge exponentially. Against binomial tails the error stays below 1e-9 for 1 to 1,000 prompts (tests/measures/test_statistics_proportions.py). Tails below `NEGLIGIBLE` by Chernoff's bound are 0.
+converge exponentially. Against binomial tails the error stays below 1e-9 for 1 to 1,000 prompts (tests/statistics/test_proportions.py). Tails below `NEGLIGIBLE` by Chernoff's bound are 0.
 """
 
 from collections.abc import Callable

@@ -38,7 +38,7 @@ from floatlens.statistics.by_prompt import (
     sides_by_prompt,
 )
 from floatlens.statistics.gamma_sums import chance_below, crossing
-from floatlens.statistics.jackknife import check_level
+from floatlens.statistics.resampling import check_level
 
 Range = tuple[float, float]
 """The least and the most that one prompt can have."""

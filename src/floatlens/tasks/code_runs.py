@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from typing import IO
 
 from floatlens.errors import Refusal
-from floatlens.progress import progress_bar
 from floatlens.tasks.code_isolation import Ended, Isolated, can_be_read, not_isolated
 from floatlens.tasks.readers.humaneval import CodeTask
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score
+from floatlens.terminal import progress_bar
 
 MOST_SECONDS = 86_400
 PATIENCE = 5.0  # seconds on the clock beside three times the processor time, for a busy machine

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 from floatlens.errors import Refusal
 from floatlens.folders import short_name
-from floatlens.interventions.spans import is_number
-from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys
+from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys, is_number
 from floatlens.interventions.wording import from_text, to_text
 from floatlens.tasks.contexts import PASSAGES, ClosedBook, Conflict, Context, GoldOnly, Layout, Noise, Position, Retrieved, arrange
 from floatlens.tasks.samples import Sample

@@ -30,12 +30,11 @@ import torch
 from torch import Tensor
 
 from floatlens.decoding.canvas import Pass, Run
+from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
-from floatlens.interventions.run import AnyIntervention, InterventionRun, as_interventions
+from floatlens.interventions.run import AnyIntervention, InterventionRun, as_interventions, intervened_loop
 from floatlens.interventions.running import Running
-from floatlens.interventions.watching import intervened_loop
-from floatlens.models.fitting import context_length
-from floatlens.models.prompts import EncodedPrompt
+from floatlens.models.writing import context_length
 
 if TYPE_CHECKING:
     from floatlens.models.doctor import Examination

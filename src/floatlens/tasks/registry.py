@@ -1,4 +1,17 @@
-"""Tasks by name: where their questions come from, how they are put, and how answers are scored.
+"""Published data sets by name: under which file names they lie in a folder.
+
+floatlens brings none of them. A file is named (`--data FILE`), or looked for in a folder (`--data FOLDER`, or the one that `FLOATLENS_QA_DATA` names) by the names below, in their order.
+What a file holds is told from its first record, so a file in another format under one of these names is read as well. Refused: no such file, with the names that were looked for.
+
+Give questions passages that were found for them: out of a corpus, or out of the gold passages of the other questions.
+
+`found_for` replaces a question's passages by a ranking, in which its gold passages keep their names; `gold_by_answer` calls gold what holds an answer, for
+files with passages that do not say which is. `index_of_file` indexes a corpus once, in the user's cache, by the hash of the file.
+
+Decided here: gold passages are recognised in a ranking by their text, blanks aside; those that were not found, and conflicting passages, stand behind everything that was.
+Refused: fewer passages found than a context calls for.
+
+Tasks by name: where their questions come from, how they are put, and how answers are scored.
 
 `world`, `world-closed`, `world-two-hop` and `world-description` need no file; the world has as many distractors and restatements of the gold passage as the contexts call
 for. Published data sets (`nq`, `gsm8k`, ...) are looked for in a folder or read from a file, and so is every format of `floatlens.tasks.readers` by its name.
@@ -9,27 +22,175 @@ among the gold passages of all of them, as the published Lost-in-the-Middle sets
 Refused: a task that does not exist, with the list; a task without its file; programs, unless running them is allowed; fewer samples in a file than were asked for is no mistake, none at all is.
 """
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from floatlens.errors import Refusal
+from floatlens.models.sources.cache import cache_folder
+from floatlens.study.evaluation import Shortcut
 from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
-from floatlens.tasks.evaluation import Shortcut
-from floatlens.tasks.finding import found_for, gold_by_answer
-from floatlens.tasks.published import PUBLISHED, find_data
 from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
-from floatlens.tasks.retrieval import PassageIndex, build_index
-from floatlens.tasks.samples import Sample
-from floatlens.tasks.scoring import Score, Scorer, contains, score_number, score_text
+from floatlens.tasks.readers.corpus import read_passages
+from floatlens.tasks.readers.records import HUB
+from floatlens.tasks.retrieval import OutdatedIndex, PassageIndex, build_index, open_index, ranked
+from floatlens.tasks.samples import Passage, Sample
+from floatlens.tasks.scoring import Score, Scorer, contains, contains_any, score_number, score_text
 from floatlens.tasks.wording import CODE_WORDING, NUMBER_WORDING, QA_WORDING, WORLD_SENTENCES, WORLD_WORDING, Wording
 from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
+
+FOLDER_VARIABLE = "FLOATLENS_QA_DATA"
+
+PUBLISHED = {
+    "nq": ("nq-open-oracle.jsonl.gz", "nq-open-oracle.jsonl", "nq_dev_psg.jsonl", "NQ-open.dev.jsonl"),
+    "triviaqa": ("tqa_dev_psg.jsonl",),
+    "ms-marco": ("marco_qa_psg.jsonl",),
+    "hotpotqa": ("hotpot_dev_distractor_v1.json", "hotpot-distractor-sample-100.jsonl", "hotpotqa_dev_psg.jsonl"),
+    "trex": ("trex_dev_psg.jsonl", "pararel_trex_merged.jsonl"),
+    "squad": ("dev-v1.1.json", "train-v1.1.json"),
+    "rgb": ("en_fact.json", "rgb_en_fact.json"),
+    "key-value": ("kv-retrieval-75_keys.jsonl.gz", "kv-retrieval-140_keys.jsonl.gz", "kv-retrieval-300_keys.jsonl.gz"),
+    "poisonedrag": ("poisonedrag-nq.json", "nq.json"),
+    "gsm8k": ("gsm8k-test.jsonl", "test.jsonl"),
+    "humaneval": ("HumanEval.jsonl.gz", "HumanEval.jsonl"),
+}
+"""Data sets, and the names their files are published under."""
+
+
+def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
+    """The file of a task: the one that is given, or the published one in a folder.
+
+    Parameters
+    ----------
+    name
+        A task.
+    data
+        A file, a folder, or a name on the hub ("hf:..."); by default the folder that `FLOATLENS_QA_DATA` names.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "HumanEval.jsonl").touch()
+    >>> Path(find_data("humaneval", folder)).name
+    'HumanEval.jsonl'
+    """
+    given = data if data is not None else os.environ.get(FOLDER_VARIABLE)
+    if given is None:
+        names = f" ({' or '.join(PUBLISHED[name])})" if name in PUBLISHED else ""
+        raise Refusal(
+            f"The task {name} is read from a file{names}, and none is given. Give the file or its folder, or name the folder in {FOLDER_VARIABLE}."
+        )
+    if os.fspath(given).startswith(HUB):
+        return os.fspath(given)
+    place = Path(given).expanduser()
+    if not place.is_dir():
+        return str(place)
+    if name not in PUBLISHED:
+        raise Refusal(f"{place} is a folder, and files of the task {name} have no published name to look for in it. Give the file.")
+    found = next((place / one for one in PUBLISHED[name] if (place / one).is_file()), None)
+    if found is None:
+        raise Refusal(f"There is no file of the task {name} in {place}; looked for {', '.join(PUBLISHED[name])}.")
+    return str(found)
+
+
+def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
+    """The index of a corpus file (`floatlens.tasks.readers.corpus`); built at first use, kept in the cache.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> os.environ["FLOATLENS_CACHE"] = tempfile.mkdtemp()
+    >>> file = Path(os.environ["FLOATLENS_CACHE"]) / "corpus.jsonl"
+    >>> _ = file.write_text('{"text": "Marta lives in Oslo."}')
+    >>> index_of_file(file).size, index_of_file(file).folder.name.partition("-")[0]
+    (1, 'index')
+    >>> del os.environ["FLOATLENS_CACHE"]
+    """
+    file = Path(path).expanduser()
+    try:
+        with file.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise Refusal(f"The corpus {file} cannot be read: {error.strerror or error}.") from None
+    folder = cache_folder() / f"index-{file.name.partition('.')[0]}-{digest[:16]}"
+    try:
+        return open_index(folder) if folder.exists() else build_index(read_passages(file), folder)
+    except OutdatedIndex:  # it is ours, and the corpus is at hand
+        return build_index(read_passages(file), folder, rebuild=True)
+
+
+def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors: int = 0) -> Sample:
+    """A question with the passages that are found for it, best first.
+
+    Parameters
+    ----------
+    index
+        Where to look.
+    sample
+        The question. What it has itself is kept where it is gold or conflicting.
+    best
+        How many passages to take at least, whatever they hold.
+    distractors
+        How many to take at least that are not gold and hold no answer.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> corpus = [Passage("Marta lives in Oslo."), Passage("Ben lives in Rome."), Passage("Ida lives in Bern.")]
+    >>> index = build_index(corpus, Path(tempfile.mkdtemp()) / "index")
+    >>> asked = Sample("a", "Who lives in Rome?", ("Ben",), (corpus[1],), gold=(0,))
+    >>> found = found_for(index, asked, best=1, distractors=2)
+    >>> [passage.text for passage in found.passages], found.gold
+    (['Ben lives in Rome.', 'Marta lives in Oslo.', 'Ida lives in Bern.'], (0,))
+    """
+    own = {_words(passage): passage for passage in sample.evidence}
+    passages: list[Passage] = []
+    without = 0
+    for passage in ranked(index, sample.question):
+        if len(passages) >= best and without >= distractors:
+            break
+        known = own.get(_words(passage), passage)
+        if known in passages:  # the same words under another title
+            continue
+        passages.append(known)
+        without += _words(passage) not in own and not contains_any(f"{passage.title}\n{passage.text}", sample.answers)
+    if len(passages) < best or without < distractors:
+        raise Refusal(
+            f"Sample {sample.id} needs {best} passages, of them {distractors} distractors without an answer; in {index.size:,} passages, {len(passages)} share a word with its question, "
+            f"{without} of them without an answer. Ask for fewer, or use a larger corpus."
+        )
+    passages += [passage for passage in (*sample.evidence, *sample.conflicts) if passage not in passages]
+    return replace(sample, passages=tuple(passages), gold=tuple(passages.index(passage) for passage in sample.evidence))
+
+
+def gold_by_answer(samples: Iterable[Sample]) -> list[Sample]:
+    """Questions whose gold passages are those that hold an answer, title included, where the file names none.
+
+    Examples
+    --------
+    >>> [found] = gold_by_answer([Sample("a", "Where?", ("Oslo",), (Passage("In Rome."), Passage("In Oslo.")))])
+    >>> found.gold
+    (1,)
+    """
+    return [sample if sample.gold else replace(sample, gold=_holding_answers(sample)) for sample in samples]
+
+
+def _holding_answers(sample: Sample) -> tuple[int, ...]:
+    texts = [f"{passage.title}\n{passage.text}" for passage in sample.passages]
+    return tuple(slot for slot, text in enumerate(texts) if not sample.passages[slot].conflicting and contains_any(text, sample.answers))
+
+
+def _words(passage: Passage) -> str:
+    return " ".join(passage.text.split())
+
 
 WORLD_TASKS = {"world": 3, "world-closed": 3, "world-two-hop": 7, "world-description": 30}
 """Tasks of the synthetic world, and how many tokens their answers have with full stop and end."""
@@ -71,7 +232,7 @@ def load_task(
     name
         One of `TASKS`.
     data
-        The file to read it from, or the folder to look in (`floatlens.tasks.published`); the world needs none.
+        The file to read it from, or the folder to look in (`floatlens.tasks.registry`); the world needs none.
     conditions
         Under what the samples will be asked: they get the passages that these call for, where passages are made or found.
     count

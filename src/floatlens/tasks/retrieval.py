@@ -27,9 +27,9 @@ from bm25s.tokenization import Tokenized
 
 from floatlens.errors import Refusal
 from floatlens.folders import unfinished_folder
-from floatlens.progress import progress_bar
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import contains_any
+from floatlens.terminal import progress_bar
 
 DESCRIPTION, CORPUS, OFFSETS = "index.json", "passages.jsonl", "offsets.npy"
 WRITTEN_BY = "floatlens (building an index)"

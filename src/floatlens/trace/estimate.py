@@ -19,9 +19,9 @@ import psutil
 import torch
 
 from floatlens.decoding.canvas import Pass
+from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal
 from floatlens.models.language_model import LanguageModel
-from floatlens.models.tokenizing import token_text
 from floatlens.trace.recording import layers_differ
 from floatlens.trace.schema import STEPS_PER_SHARD, UNDER_INTERVENTIONS, Detail, promised_arrays
 from floatlens.trace.store import LARGE_STEP

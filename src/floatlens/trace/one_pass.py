@@ -13,14 +13,13 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from floatlens.capture.chosen_rows import SeenCall
-from floatlens.capture.dataset import CallRecord, StepRecord, assemble
+from floatlens.capture.observation import CallRecord, StepRecord, assemble
+from floatlens.capture.reduction import SeenCall
 from floatlens.capture.tapping import Tap
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass
 from floatlens.models.language_model import LanguageModel
-from floatlens.trace.frames import Arrays, mean_over_heads, shifted
-from floatlens.trace.recording import Favourites, layers_differ, rows_recorder
+from floatlens.trace.recording import Arrays, Favourites, layers_differ, mean_over_heads, rows_recorder, shifted
 from floatlens.trace.schema import COUNTS, VARIABLES, Detail
 
 _LENGTH_DEPENDENT = ("dynamic", "longrope")

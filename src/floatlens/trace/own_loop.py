@@ -16,21 +16,20 @@ import numpy as np
 import torch
 import xarray as xr
 
-from floatlens.capture.chosen_rows import SeenCall
-from floatlens.capture.dataset import assemble
 from floatlens.capture.edits import Edit
 from floatlens.capture.forward import Forward
+from floatlens.capture.observation import assemble
+from floatlens.capture.reduction import SeenCall
 from floatlens.capture.tapping import Tap
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas
+from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
+from floatlens.interventions.run import EachForward, all_real
 from floatlens.interventions.running import Running
-from floatlens.interventions.watching import EachForward, all_real
 from floatlens.models.language_model import LanguageModel
-from floatlens.models.own_generate import own_generate
-from floatlens.models.prompts import EncodedPrompt
-from floatlens.trace.frames import Arrays, Place, attention_arrays, join_groups
-from floatlens.trace.recording import Favourites, layers_differ, record_rows
+from floatlens.models.writing import own_generate
+from floatlens.trace.recording import Arrays, Favourites, Place, attention_arrays, join_groups, layers_differ, record_rows
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
 
 

@@ -16,23 +16,21 @@ from torch import Tensor
 
 from floatlens._version import __version__
 from floatlens.capture.edits import Edit, describe
-from floatlens.capture.refusals import refuse_what_cannot_be_tapped
+from floatlens.capture.layers import refuse_what_cannot_be_tapped
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Step
 from floatlens.decoding.options import AutoregressiveOptions, Options
+from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt
+from floatlens.decoding.tokens import say_what_is_unknown, special_tokens, token_text
 from floatlens.errors import Refusal
 from floatlens.interventions.run import AnyIntervention, InterventionRun, run_of
 from floatlens.models.language_model import LanguageModel, as_list, described, refuse_batch_size
-from floatlens.models.prompts import AnyPrompt, EncodedPrompt
-from floatlens.models.tokenizing import special_tokens, token_text
-from floatlens.models.unknown_tokens import say_what_is_unknown
-from floatlens.progress import progress_bar
 from floatlens.seeds import refuse_seed
+from floatlens.terminal import progress_bar
 from floatlens.trace.estimate import estimate, refuse_too_large
-from floatlens.trace.frames import Arrays
 from floatlens.trace.one_pass import one_pass_is_exact, trace_finished
 from floatlens.trace.own_loop import record_own_loop
-from floatlens.trace.recording import Favourites, Recorder, canvas_arrays
+from floatlens.trace.recording import Arrays, Favourites, Recorder, canvas_arrays
 from floatlens.trace.schema import COMMITTED_NOW, SCHEMA_VERSION, Detail, make_detail
 from floatlens.trace.store import SampleInMemory, SampleStore, TraceFolder
 from floatlens.trace.trace import SampleArrays, Trace, open_trace

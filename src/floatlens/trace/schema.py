@@ -1,7 +1,17 @@
-"""The trace format in code: axes, states, what can be kept. docs/reference/trace-format.md is the specification; both change together."""
+"""The trace format in code: axes, states, what can be kept. docs/reference/trace-format.md is the specification; both change together.
 
-from collections.abc import Mapping, Sequence
+Whether the metadata of a trace say what the format promises: attributes, arrays, axes, dtypes, sizes.
+
+Everything here looks at metadata only, never at data, and never trusts a number it has not compared. Each function yields what is wrong as the
+middle of a sentence. A trace in which nothing is wrong can be turned into a dataset without surprises.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from floatlens.capture.reducers import MOST_TOP_KEYS, as_pairs, is_whole
 from floatlens.errors import Refusal
@@ -159,3 +169,187 @@ def make_detail(
     if len(set(pairs)) < len(pairs):
         raise Refusal("patterns names a head twice; name each (layer, head) pair once.")
     return Detail(kept, chosen, top_keys, tuple(pairs))
+
+
+_LONGEST_AXIS = 2**31 - 1  # positions and steps are stored as int32
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LONGEST_AXIS
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value)) and len(set(value)) == len(value) > 0
+
+
+def _are_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_count, pair)) for pair in value)
+
+
+def _is_detail(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and set(value) == set(PRESETS["default"])
+        and all(kept in ("head", "layer", "off") for kept in value.values())
+    )
+
+
+def _are_texts_by_name(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "samples": (lambda value: _is_count(value) and value > 0, "a number above 0"),
+    "model": (_is_text, "text"),
+    "revision": (lambda value: value is None or _is_text(value), "text or null"),
+    "family": (_is_text, "text"),
+    "row_offset": (_is_count, "a number"),
+    "mask_token_id": (lambda value: value is None or _is_number(value), "a number or null"),
+    "sampler": (lambda value: isinstance(value, dict) and _is_text(value.get("name")), "an object with a name"),
+    "seed": (_is_number, "a number"),
+    "dtype": (_is_text, "text"),
+    "device": (_is_text, "text"),
+    "threads": (_is_count, "a number"),
+    "versions": (_are_texts_by_name, "an object of texts"),
+    "edits": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of texts"),
+    "layers": (lambda value: _is_count(value) and value > 0, "a number above 0"),
+    "heads": (lambda value: _is_count(value) and value > 0, "a number above 0"),
+    "layer_numbers": (lambda value: isinstance(value, list) and all(map(_is_count, value)), "a list of numbers"),
+    "modules": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of texts"),
+    "groups": (_are_names, "a list of different names"),
+    "regions": (_are_names, "a list of different names"),
+    "chosen": (_are_pairs, "a list of [layer, head] pairs"),
+    "detail": (_is_detail, f"an object that says of {', '.join(PRESETS['default'])} whether it is kept per head, per layer or off"),
+}
+_OF_A_SAMPLE: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "prompt": (_is_text, "text"),
+    "completion": (_is_text, "text"),
+    "vocabulary": (_are_texts_by_name, "an object of texts"),
+}
+
+
+def version_fault(attributes: Mapping[str, Any]) -> str | None:
+    """What is wrong with the version of the format, which decides how everything else is read."""
+    version = attributes.get("schema_version")
+    if version is None:
+        return "its attributes do not say which version of the trace format it is (schema_version is missing)"
+    if not _is_number(version) or version < 1:
+        return f"schema_version is {_shown(version)} and must be a number from 1 to {SCHEMA_VERSION}"
+    return None
+
+
+def attribute_faults(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the attributes of the root."""
+    wrong = list(_field_faults(attributes, _ATTRIBUTES))
+    yield from wrong
+    if wrong:
+        return
+    for name in ("layer_numbers", "modules"):
+        if len(attributes[name]) != attributes["layers"]:
+            yield f"{name} lists {len(attributes[name])} layers where layers says {attributes['layers']}"
+    if len(set(attributes["layer_numbers"])) != len(attributes["layer_numbers"]):
+        yield "layer_numbers names a layer twice"
+
+
+def sample_faults(attributes: Mapping[str, Any], of_sample: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with one sample of a trace whose root is right. An array has `shape`, `dtype`, `chunks`, `shards` and `metadata`."""
+    yield from _field_faults(of_sample, _OF_A_SAMPLE)
+    promised = promised_arrays(attributes["detail"], bool(attributes["chosen"]), _count_axes(arrays))
+    missing = [name for name in promised if name not in arrays]
+    yield from (f"array {name} is missing" for name in missing)
+    sizes = _sizes(attributes, arrays)
+    for name, array in arrays.items():
+        axes = axes_of(array)
+        if axes is None:
+            yield f"array {name} does not name its axes"
+            continue
+        expected_axes, expected_dtype = promised.get(name) or UNDER_INTERVENTIONS.get(name) or (axes, np.dtype(array.dtype).name)
+        if axes != expected_axes:
+            yield f"array {name} has the axes {', '.join(axes) or 'of a single number'} and should have {', '.join(expected_axes)}"
+        elif np.dtype(array.dtype).name != expected_dtype:
+            yield f"array {name} holds {np.dtype(array.dtype).name} and should hold {expected_dtype}"
+        else:
+            yield from _size_faults(name, axes, array, sizes)
+
+
+def axes_of(array: Any) -> tuple[str, ...] | None:
+    """The names of an array's axes; None if one has none, or two have the same."""
+    names = array.metadata.dimension_names
+    if names is None or len(names) != len(array.shape) or not all(map(_is_text, names)) or len(set(names)) < len(names):
+        return None
+    return tuple(names)
+
+
+def differing_faults(samples: Sequence[Mapping[str, tuple[tuple[str, ...], Any]]]) -> Iterator[str]:
+    """How samples that are right by themselves do not go together. Arrays come with their axes."""
+    kinds = [{name: (axes, np.dtype(array.dtype)) for name, (axes, array) in arrays.items()} for arrays in samples]
+    for number, own in enumerate(kinds[1:], start=1):
+        for name in sorted({*kinds[0], *own}):
+            if kinds[0].get(name) != own.get(name):
+                yield f"array {name} of sample {number} is not of the same kind as that of sample 0"
+
+
+def _field_faults(attributes: Mapping[str, Any], fields: Mapping[str, tuple[Callable[[Any], bool], str]]) -> Iterator[str]:
+    for name, (is_right, must_be) in fields.items():
+        if name not in attributes:
+            yield f"the attribute {name} is missing"
+        elif not is_right(attributes[name]):
+            yield f"the attribute {name} is {_shown(attributes[name])} and must be {must_be}"
+
+
+def _count_axes(arrays: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the counts of this sample are kept over: they say so themselves, and all alike."""
+    for name in ("rows", "rows_even"):
+        if name in arrays and (axes := axes_of(arrays[name])) is not None and axes[1:-1] in COUNT_AXES:
+            return axes[1:-1]
+    return ()
+
+
+def _sizes(attributes: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, int]:
+    """How long each axis must be. The canvas says how many steps and positions there are, everything else is in the attributes."""
+    regions = len(attributes["regions"])
+    sizes = {
+        "layer": attributes["layers"],
+        "head": attributes["heads"],
+        "group": len(attributes["groups"]),
+        "chosen": len(attributes["chosen"]),
+        "region": regions,
+        "query_region": regions,
+        "key_region": regions,
+    }
+    if "canvas" in arrays and axes_of(arrays["canvas"]) == ("step", "position"):
+        steps, length = arrays["canvas"].shape
+        sizes |= {"step": steps, "position": length, "query": length, "key": length}
+    if "top_key" in arrays and arrays["top_key"].shape:
+        sizes["rank"] = arrays["top_key"].shape[-1]
+    return sizes
+
+
+def _size_faults(name: str, axes: tuple[str, ...], array: Any, sizes: Mapping[str, int]) -> Iterator[str]:
+    for axis, size in zip(axes, array.shape, strict=True):
+        expected = sizes.get(axis, size)
+        if not _is_count(size):
+            yield f"array {name} has {size} entries along {axis}"
+        elif size != expected:
+            yield f"array {name} has {size} entries along {axis}, where the trace has {expected}"
+    chunks = array.chunks
+    shards = array.shards or chunks
+    whole = all(_is_count(edge) and edge > 0 for edge in (*chunks, *shards))
+    if not whole or any(chunk > shard or shard > max(1, size) for chunk, shard, size in zip(chunks, shards, array.shape, strict=True)):
+        yield f"array {name} is said to be stored in pieces of {_shown(list(shards))}, larger than itself"
+    elif math.prod(array.shape) * np.dtype(array.dtype).itemsize > 2**62:
+        yield f"array {name} has the impossible shape {_shown(list(array.shape))}"
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, cut short."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -15,9 +15,9 @@ from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.errors import ZarrUserWarning
 
 from floatlens.folders import MANIFEST, UnfinishedFolder, disk_failures
-from floatlens.trace.frames import Arrays
 from floatlens.trace.integrity import checksums_of
 from floatlens.trace.opening import CHECKSUMS, MARK
+from floatlens.trace.recording import Arrays
 from floatlens.trace.schema import STEPS_PER_SHARD
 
 WRITTEN_BY = "floatlens trace"

@@ -14,8 +14,7 @@ from xarray.core import indexing
 
 from floatlens.errors import Caution, Refusal
 from floatlens.trace.integrity import Damage
-from floatlens.trace.lazy import RaggedArray
-from floatlens.trace.opening import examine
+from floatlens.trace.opening import RaggedArray, examine
 from floatlens.trace.schema import STATES
 from floatlens.trace.store import TraceFolder
 

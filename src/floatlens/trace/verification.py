@@ -13,7 +13,7 @@ from pathlib import Path
 from floatlens.errors import Refusal
 from floatlens.folders import MANIFEST, Manifest, damage
 from floatlens.folders.manifest import entries, is_sealed, parse_manifest
-from floatlens.progress import progress_bar
+from floatlens.terminal import progress_bar
 from floatlens.trace.integrity import Damage, Place, StoredArray, in_short
 from floatlens.trace.opening import Examined, examine
 

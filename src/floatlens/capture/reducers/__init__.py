@@ -10,14 +10,9 @@ from numbers import Integral
 from typing import Any
 
 from floatlens.capture.observation import Observation
-from floatlens.capture.reducers.entropy import Entropy, RowEntropy
-from floatlens.capture.reducers.flow import Flow
-from floatlens.capture.reducers.geometry import Geometry
-from floatlens.capture.reducers.halves import Halves
-from floatlens.capture.reducers.mass import Mass
-from floatlens.capture.reducers.norms import Norms
-from floatlens.capture.reducers.patterns import Patterns
-from floatlens.capture.reducers.top_keys import TopKeys
+from floatlens.capture.reducers.geometry import Geometry, Norms
+from floatlens.capture.reducers.mass import Entropy, Halves, Mass, RowEntropy
+from floatlens.capture.reducers.rows import Flow, Patterns, TopKeys
 from floatlens.capture.walk import Reducer
 from floatlens.errors import Refusal
 

@@ -5,6 +5,8 @@ Over the rows of a group that may see key `j`: `score` is the mean of `q . k_j` 
 and taking one product afterwards is exact: O(n d) a head. Under a mask, queries are summed by tiles of `TILE` rows, which covers every
 square of the mask that is wholly visible; only the squares at its edge are multiplied out. Causal, block and window masks have O(n) of
 those. Nothing is ever subtracted, so a key that few rows see is as exact as any other.
+
+Euclidean norms of queries, keys (after rotary embedding, as the kernel sees them) and values, per query head.
 """
 
 import torch
@@ -94,3 +96,26 @@ def _cut(rows: Tensor) -> Tensor:
     """(sample, head, row, column) into tiles of rows, the last one filled up with zeros."""
     missing = -rows.shape[2] % TILE
     return (F.pad(rows, (0, 0, 0, missing)) if missing else rows).unflatten(2, (-1, TILE))
+
+
+class Norms:
+    """Norms of the vectors that make the scores and the output."""
+
+    needs_blocks = False
+
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
+
+    def add(self, block: Block) -> None:
+        """Norms need no weights."""
+
+    def result(self) -> dict[str, Labelled]:
+        observation, visibility = self.observation, self.observation.visibility
+        query_norm = observation.query_norm
+        if not visibility.all_queries_real:
+            query_norm = query_norm.masked_fill(~visibility.real_queries[:, None], float("nan"))
+        return {
+            "query_norm": (("sample", "head", "query"), query_norm),
+            "key_norm": (("sample", "head", "key"), observation.scene.only_real_keys(observation.key_norm)),
+            "value_norm": (("sample", "head", "key"), observation.scene.only_real_keys(observation.value_norm)),
+        }

@@ -3,6 +3,16 @@
 `mass[j]` sums the weights that the group's rows put on key `j`; `visible[j]` counts the rows that may see it; `null[j]` is the mean,
 over those rows, of one over the number of keys each can see: what `mass / visible` would be if every row spread evenly. `rows` counts the
 rows of the group, `rows_without_keys` those left out because they have nothing to see.
+
+Received attention from half of the rows: those at even positions of the text.
+
+The rest comes from the other half, so that a key can be chosen on one half and measured on the other (choosing and measuring on the same rows mistakes noise for attention), and
+the difference between the halves of one step shows how much of a difference between steps is noise. Positions are counted over the sample's own text, padding left out.
+
+Row entropy over its maximum, the logarithm of the number of visible keys: 1 is even attention, 0 a single key.
+
+`entropy` is the mean over the rows of each group; `row_entropy` (asked for as `entropy:rows`) keeps every row. A row that sees one key
+has no entropy to speak of: it is NaN and in no mean.
 """
 
 from collections.abc import Callable
@@ -60,3 +70,49 @@ class Mass:
             f"In {self.observation.call.where}, sample {sample}, head {head}, the weights of the {scene.group_names[group]!r} rows sum to "
             f"{float(total[sample, head, group]):.6g} instead of {int(rows)}. The observed weights are not the model's; nothing was recorded."
         )
+
+
+class Halves:
+    """What each key receives from the rows of each group at even positions, and the counts it is read against."""
+
+    needs_blocks = True
+
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
+        self.columns = ColumnSums(observation, observation.scene.even_rows)
+
+    def add(self, block: Block) -> None:
+        self.columns.add(block)
+
+    def result(self) -> dict[str, Labelled]:
+        scene = self.observation.scene
+        mass = self.observation.per_head(self.columns.sums)
+        return {"mass_even": (("sample", "head", "group", "key"), scene.only_real_keys(mass)), **scene.even_counts}
+
+
+class Entropy:
+    """Mean relative entropy of the rows of each group."""
+
+    needs_blocks = True
+    keeps_rows = False
+
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
+        self.negative_bits = observation.new(observation.call.queries)
+
+    def add(self, block: Block) -> None:
+        block.take_negative_entropy(out=self.negative_bits[block.matrices, block.rows])
+
+    def result(self) -> dict[str, Labelled]:
+        scene, bits = self.observation.scene, self.observation.per_head(-self.negative_bits)
+        mean = (bits[:, :, None] @ scene.entropy_weights.to(bits.dtype)).squeeze(2)
+        result: dict[str, Labelled] = {"entropy": (("sample", "head", "group"), mean)}
+        if self.keeps_rows:
+            result["row_entropy"] = (("sample", "head", "query"), (bits / scene.most_bits).masked_fill(~scene.has_entropy, float("nan")))
+        return result
+
+
+class RowEntropy(Entropy):
+    """The same, and every row's own."""
+
+    keeps_rows = True

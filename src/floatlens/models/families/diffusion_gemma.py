@@ -11,9 +11,9 @@ from typing import Any
 
 from transformers.models.diffusion_gemma.modeling_diffusion_gemma import DiffusionGemmaForBlockDiffusion
 
-from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
 from floatlens.models.families.stock import as_tokens, native_config
+from floatlens.models.weights import Blueprint, Family
 
 
 def recognises(config: Mapping[str, Any]) -> bool:

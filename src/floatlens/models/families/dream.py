@@ -11,10 +11,10 @@ from typing import Any
 
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from floatlens.models.blueprint import Blueprint, Family
+from floatlens.decoding.tokens import qwen2_tokenizer, tokenizer_of_file
 from floatlens.models.checkpoint import Checkpoint
 from floatlens.models.families.stock import as_tokens, stock_config
-from floatlens.models.tokenizing import qwen2_tokenizer, tokenizer_of_file
+from floatlens.models.weights import Blueprint, Family
 
 MASK_TOKEN_ID = 151666
 

@@ -23,11 +23,11 @@ from transformers.models.llama.modeling_llama import (
     eager_attention_forward,
 )
 
+from floatlens.decoding.tokens import tokenizer_of_file
 from floatlens.errors import Refusal
-from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
 from floatlens.models.families.stock import BOOKKEEPING, as_tokens, refuse_other_values, refuse_unknown
-from floatlens.models.tokenizing import tokenizer_of_file
+from floatlens.models.weights import Blueprint, Family
 
 MASK_TOKEN_ID = 126336
 

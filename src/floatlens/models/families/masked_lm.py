@@ -11,9 +11,9 @@ from typing import Any
 
 from transformers import AutoModelForMaskedLM
 
-from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
 from floatlens.models.families.stock import native_config
+from floatlens.models.weights import Blueprint, Family
 
 
 def recognises(config: Mapping[str, Any]) -> bool:

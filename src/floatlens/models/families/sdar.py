@@ -12,9 +12,9 @@ from typing import Any
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from floatlens.errors import Refusal
-from floatlens.models.blueprint import Blocks, Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
 from floatlens.models.families.stock import as_tokens, stock_config
+from floatlens.models.weights import Blocks, Blueprint, Family
 
 MASK_TOKEN_ID = 151669
 BLOCK_LENGTH = 4

@@ -10,8 +10,7 @@ from typing import Any
 from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
 
 from floatlens.errors import Refusal
-from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.untrusted import reason, shown
+from floatlens.models.checkpoint import Checkpoint, reason, shown
 
 # says nothing about what the model computes
 BOOKKEEPING = {

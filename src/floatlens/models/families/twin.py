@@ -14,9 +14,9 @@ from typing import Any
 from transformers import LlamaForCausalLM
 
 from floatlens.errors import Refusal
-from floatlens.models.blueprint import Blueprint, Family
 from floatlens.models.checkpoint import Checkpoint
 from floatlens.models.families.stock import as_tokens, native_config
+from floatlens.models.weights import Blueprint, Family
 
 
 @dataclass(frozen=True)

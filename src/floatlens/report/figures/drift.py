@@ -18,8 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from floatlens.errors import Refusal
 from floatlens.measures.anchors import find_anchors
-from floatlens.measures.fair_share import lift
-from floatlens.measures.inputs import RECEIVED, Measurable, depths, mean_over_heads, refuse_missing
+from floatlens.measures.inputs import RECEIVED, Measurable, depths, lift, mean_over_heads, refuse_missing
 from floatlens.report.figures.style import (
     AMOUNTS,
     NOT_KNOWN,

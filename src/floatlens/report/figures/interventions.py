@@ -1,6 +1,6 @@
 """What interventions cost: damage beside the controls, and against the attention that was removed, for every model.
 
-The table is one of `floatlens.tasks.evaluation`, or several below each other; damage and its intervals are those of `floatlens.tasks.outcomes.summarise`. Along the axis stand either the interventions, in one context (a curve over K where they
+The table is one of `floatlens.study.evaluation`, or several below each other; damage and its intervals are those of `floatlens.study.outcomes.summarise`. Along the axis stand either the interventions, in one context (a curve over K where they
 differ in that alone, such as mask-anchors:1, :5, :10), or the contexts, under one intervention. Models stand beside each other; one model has its two kinds of panels side by side. Panels of one outcome have the same bounds.
 
 Damage to accuracy is set against what was removed while the model wrote, damage to log-likelihoods against what was removed while they were taken. Refuses a table without interventions, one with several contexts and several interventions
@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from floatlens.errors import Refusal
+from floatlens.report.figures.contexts import label_places, place_of
 from floatlens.report.figures.masking import KINDS
-from floatlens.report.figures.places import label_places, place_of
 from floatlens.report.figures.style import (
     BLACK,
     PAGE_WIDTH,
@@ -32,9 +32,9 @@ from floatlens.report.figures.style import (
     panels,
     wrapped,
 )
-from floatlens.report.model_names import short_names
+from floatlens.report.tables import short_names
 from floatlens.statistics.resampling import bootstrap
-from floatlens.tasks.outcomes import Outcome
+from floatlens.study.outcomes import Outcome
 
 CONTROLS = {
     "": KINDS["anchors"],
@@ -68,13 +68,13 @@ def intervention_damage(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> Fig
     Parameters
     ----------
     table
-        Rows of `floatlens.tasks.evaluation.evaluate`, with interventions: model, sample, context, intervention, control, removed, likelihood_removed.
+        Rows of `floatlens.study.evaluation.evaluate`, with interventions: model, sample, context, intervention, control, removed, likelihood_removed.
     outcomes
-        What `floatlens.tasks.outcomes.summarise` makes of it.
+        What `floatlens.study.outcomes.summarise` makes of it.
 
     Examples
     --------
-    >>> from floatlens.tasks.outcomes import summarise
+    >>> from floatlens.study.outcomes import summarise
     >>> def rows(intervention, right, removed):
     ...     return [dict(model="m", sample=str(at), context="gold", kind="gold", level=None, intervention=intervention, control="", accuracy=one,
     ...                  removed=removed, likelihood_removed=removed) for at, one in enumerate(right)]

@@ -12,8 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from floatlens.errors import Refusal
 from floatlens.measures.inputs import Measurable, as_dataset
-from floatlens.measures.retrieval import retrieval_scores
-from floatlens.measures.retrieval_heads import mean_retrieval_score, normalised_for_display, retrieval_head_shares
+from floatlens.measures.retrieval import mean_retrieval_score, normalised_for_display, retrieval_head_shares, retrieval_scores
 from floatlens.report.figures.style import AMOUNTS, BLACK, NOT_KNOWN, ORANGE, PAGE_WIDTH, add_footer, add_legend, in_style, panels
 from floatlens.report.figures.subject import model_of, with_samples
 

@@ -19,8 +19,7 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
-from floatlens.measures.inputs import NO_ROWS, Measurable, as_dataset, choose_group, pool_steps
-from floatlens.measures.prompts import prompts_of
+from floatlens.measures.inputs import NO_ROWS, Measurable, as_dataset, choose_group, pool_steps, prompts_of
 from floatlens.statistics.resampling import bootstrap
 from floatlens.trace.trace import Trace
 

@@ -27,8 +27,7 @@ from floatlens.tasks.readers import (
     trex,
 )
 from floatlens.tasks.readers.humaneval import CodeTask, read_code_tasks
-from floatlens.tasks.readers.records import Record, distinct
-from floatlens.tasks.readers.sources import open_records
+from floatlens.tasks.readers.records import Record, distinct, open_records
 from floatlens.tasks.samples import Sample
 
 __all__ = ["FORMATS", "KINDS", "CodeTask", "Format", "guess_kind", "read_code_tasks", "read_samples"]

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from floatlens.tasks.readers.records import Record, distinct
-from floatlens.tasks.readers.sources import open_records
+from floatlens.tasks.readers.records import Record, distinct, open_records
 
 FIELDS = "task_id, prompt, entry_point, test, canonical_solution"
 

@@ -1,6 +1,6 @@
 """PoisonedRAG: one JSON document, an object of records with `question`, `correct answer`, `incorrect answer` and `adv_texts`.
 
-The adversarial texts become conflicting passages. There is no gold passage, which the context `conflict` needs: bring one, from a corpus (`floatlens.tasks.finding`). Ids
+The adversarial texts become conflicting passages. There is no gold passage, which the context `conflict` needs: bring one, from a corpus (`floatlens.tasks.registry`). Ids
 come from the file's own. Refused: an adversarial answer that is the right one.
 """
 

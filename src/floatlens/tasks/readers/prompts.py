@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from floatlens.decoding.prompts import Prompt
 from floatlens.errors import Refusal
-from floatlens.interventions.spans import is_count
-from floatlens.models.prompts import Prompt
+from floatlens.interventions.specification import is_count
 from floatlens.tasks.readers.records import read_records
 
 

@@ -5,14 +5,26 @@ test people never occur in training, though each name does. Every passage of a s
 docs/reference/world.md shows an example of each thing.
 """
 
-from floatlens.tasks.world.fingerprint import world_hash
 from floatlens.tasks.world.passages import LAYOUTS, Linked, Reading, linked_reading, passage, reading
-from floatlens.tasks.world.people import Person, Values, World, draw_people, draw_values, make_world
-from floatlens.tasks.world.questions import Question, closed_book, conflicting, describing, open_book, prompt_of, two_hop
-from floatlens.tasks.world.sentences import Words, asked, asked_to_describe, asked_who, description, fact, filler, relation_fact
+from floatlens.tasks.world.people import (
+    Person,
+    Values,
+    Words,
+    World,
+    asked,
+    asked_to_describe,
+    asked_who,
+    description,
+    draw_people,
+    draw_values,
+    fact,
+    filler,
+    make_world,
+    relation_fact,
+)
+from floatlens.tasks.world.questions import Question, closed_book, conflicting, describing, open_book, prompt_of, shortcut, two_hop
 from floatlens.tasks.world.sets import closed_book_samples, description_samples, open_book_samples, two_hop_samples, values_of
-from floatlens.tasks.world.shortcut_reader import shortcut
-from floatlens.tasks.world.tokenizer import make_tokenizer, text_of
+from floatlens.tasks.world.tokenizer import make_tokenizer, text_of, world_hash
 from floatlens.tasks.world.words import ATTRIBUTES, RELATIONS, Attribute, vocabulary
 
 __all__ = [

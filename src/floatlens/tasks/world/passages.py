@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from floatlens.errors import Refusal
-from floatlens.tasks.world.people import Person, Values, draw_people, draw_values
-from floatlens.tasks.world.sentences import Words, fact, filler, relation_fact
+from floatlens.tasks.world.people import Person, Values, Words, draw_people, draw_values, fact, filler, relation_fact
 from floatlens.tasks.world.words import ATTRIBUTES, NEWLINE
 
 LAYOUTS = ("one", "adjacent", "far")

@@ -5,17 +5,41 @@ kind and size have one length. `regions` name the passages (`doc_1`, ...) and th
 For evaluation with contexts, `sets` gives such questions as samples whose passages can be arranged.
 
 Refused: a gold slot that does not exist, fewer passages than the kind of question needs.
+
+What a reader scores who knows what is asked for and ignores whom: the number to print beside every accuracy on the world.
+
+Decided here: the reader is as good as it can be without the person. It takes what the shown passages say most often about the asked attribute, by lot among equals. If every passage is about somebody
+else, that is 1 / passages; if the gold passage is restated, the reader can be right every time, and such a context does not show that a model binds facts to people.
+Without passages it answers with the most frequent value of those learned by heart, or with any value where values are drawn anew.
+
+Refused: passages that say nothing about the asked attribute.
 """
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from random import Random
 
+from floatlens.decoding.prompts import Prompt
 from floatlens.errors import Refusal
-from floatlens.models.prompts import Prompt
+from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.world.passages import Reading, linked_reading, reading
-from floatlens.tasks.world.people import Person, World, draw_people, draw_values, most_frequent_share
-from floatlens.tasks.world.sentences import Words, asked, asked_to_describe, description, fact
+from floatlens.tasks.world.people import (
+    Person,
+    Words,
+    World,
+    asked,
+    asked_to_describe,
+    description,
+    draw_people,
+    draw_values,
+    fact,
+    make_world,
+    most_frequent_share,
+)
+from floatlens.tasks.world.sets import values_of
 from floatlens.tasks.world.tokenizer import text_of
 from floatlens.tasks.world.words import ATTRIBUTES, RELATIONS
 
@@ -155,3 +179,47 @@ def _one_gold(rng: Random, pool: Sequence[Person], passages: int, gold: int | No
 def _with_regions(read: Reading, query: Words) -> tuple[Words, dict[str, tuple[int, int]]]:
     regions = {f"doc_{number + 1}": span for number, span in enumerate(read.spans)}
     return read.words + query, regions | {"query": (len(read.words), len(read.words) + len(query))}
+
+
+_FACTS = [re.compile(rf"(\w+ \w+) {' '.join(attribute.said)} (\w+)\.") for attribute in ATTRIBUTES]
+
+
+def shortcut(sample: Sample, passages: Sequence[Passage]) -> float:
+    """The score to expect from ignoring the person, when these passages are shown.
+
+    Parameters
+    ----------
+    sample
+        One of the world's samples.
+    passages
+        The passages as a context arranged them, joined or not; none for closed-book.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.sets import closed_book_samples, open_book_samples
+    >>> sample = open_book_samples(1, passages=4)[0]
+    >>> shortcut(sample, [*sample.evidence, *sample.distractors]), shortcut(sample, sample.evidence), shortcut(sample, [])
+    (0.25, 1.0, 0.05)
+    >>> round(shortcut(closed_book_samples(1)[0], []), 3)
+    0.109
+    """
+    wanted = values_of(sample)
+    attributes = [next(index for index, attribute in enumerate(ATTRIBUTES) if value in attribute.values) for value in wanted]
+    if not passages and not sample.passages:
+        return prod(most_frequent_share(make_world(), index) for index in attributes)
+    if not passages:
+        return prod(1 / len(ATTRIBUTES[index].values) for index in attributes)
+    said = Counter(values for passage in passages for values in _said(passage.text, attributes))
+    if not said:
+        raise Refusal(
+            f"The passages shown with sample {sample.id} hold no facts of the world, so what ignoring the person scores is not known."
+        )
+    most = max(said.values())
+    favourites = [values for values, times in said.items() if times == most]
+    return (wanted in favourites) / len(favourites)
+
+
+def _said(text: str, attributes: Sequence[int]) -> list[tuple[str, ...]]:
+    """The values of these attributes for each person about whom the text says them all."""
+    by_person = [dict(_FACTS[index].findall(text)) for index in attributes]
+    return [tuple(facts[person] for facts in by_person) for person in by_person[0] if all(person in facts for facts in by_person)]

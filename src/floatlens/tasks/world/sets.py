@@ -17,8 +17,20 @@ from random import Random
 from floatlens.errors import Refusal
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.world.passages import everybodys_friend, passage
-from floatlens.tasks.world.people import MOST_PASSAGES, Person, Values, draw_people, draw_values, make_world
-from floatlens.tasks.world.sentences import Words, asked, asked_to_describe, description, fact, relation_fact
+from floatlens.tasks.world.people import (
+    MOST_PASSAGES,
+    Person,
+    Values,
+    Words,
+    asked,
+    asked_to_describe,
+    description,
+    draw_people,
+    draw_values,
+    fact,
+    make_world,
+    relation_fact,
+)
 from floatlens.tasks.world.tokenizer import text_of
 from floatlens.tasks.world.words import ATTRIBUTES, RELATIONS
 

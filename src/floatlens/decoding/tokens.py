@@ -1,0 +1,165 @@
+"""Tokenizers: loaded without remote code, always fast ones (character offsets are needed), and the text of any token id.
+
+Text that a tokenizer does not know: what it turns into its unknown token, so that the model reads and is asked something else than was written.
+
+A token counts as unknown if it is the tokenizer's unknown token and stands for a text that is not that token's own name. (Many tokenizers spell everything out in bytes and have none; some call
+their end-of-text token the unknown one and never use it so.) Decided here: a prompt with unknown tokens is run and that is said, with the share; what an evaluation makes of it, `floatlens.study.evaluation` says.
+"""
+
+import contextlib
+import io
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
+
+from floatlens.decoding.prompts import EncodedPrompt
+from floatlens.errors import Caution, Refusal
+from floatlens.models.checkpoint import is_failure, quiet, reason
+from floatlens.terminal import on_one_line
+
+if TYPE_CHECKING:
+    from floatlens.models.language_model import LanguageModel
+
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether the folder holds a tokenizer of any kind."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def published_tokenizer(folder: Path, config: Any, trust_remote_code: bool = False) -> Any:
+    """The tokenizer as transformers finds it, without remote code. `config` is that of the class the model runs as: the published one may be unknown."""
+    tokenizer = _read(AutoTokenizer, folder, config=config, trust_remote_code=trust_remote_code)
+    if not tokenizer.is_fast:
+        raise Refusal(
+            f"The tokenizer in {folder} ({type(tokenizer).__name__}) gives no character offsets. Convert it to a tokenizer.json (a fast tokenizer)."
+        )
+    return tokenizer
+
+
+def tokenizer_of_file(folder: Path) -> Any:
+    """From tokenizer.json, whatever class the published config names."""
+    return _read(PreTrainedTokenizerFast, folder)
+
+
+def qwen2_tokenizer(folder: Path) -> Any:
+    """A fast tokenizer from vocab.json, merges.txt and the added tokens: for checkpoints whose own is slow and remote."""
+    if not (folder / "merges.txt").is_file():
+        raise Refusal(f"The tokenizer in {folder} cannot be loaded: there is no merges.txt. Fetch its files again.")
+    return _read(Qwen2Tokenizer, folder)
+
+
+def _read(tokenizer_class: Any, folder: Path, **options: Any) -> Any:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), quiet():
+            return tokenizer_class.from_pretrained(folder, **options)
+    except BaseException as error:  # tokenizers raises nothing narrower, and panics
+        if not is_failure(error):
+            raise
+        raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason(error)}. Fetch its files again.") from None
+
+
+def special_tokens(tokenizer: Any) -> frozenset[int]:
+    """Ids that are no text but marks: begin, end, padding, headers, turns. None without a tokenizer."""
+    if tokenizer is None:
+        return frozenset()
+    marked = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    return frozenset({*tokenizer.all_special_ids, *marked})
+
+
+def token_text(tokenizer: Any, token: int) -> str:
+    """What a token id shows as: its text, or a visible placeholder if it has none.
+
+    Examples
+    --------
+    >>> token_text(None, 42)
+    '⟨42⟩'
+    """
+    if tokenizer is not None and 0 <= token < len(tokenizer):
+        piece = tokenizer.convert_ids_to_tokens(token)
+        if piece and "\u2581" in piece:  # sentencepiece's blank, which decoding a single token would drop
+            return piece.replace("\u2581", " ")
+        text = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        if text and "\ufffd" not in text:
+            return text
+        if piece:
+            return piece
+    return f"⟨{token}⟩"
+
+
+EXAMPLE_LENGTH = 30
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """How many of some tokens are unknown, and the first text that one of them stands for."""
+
+    count: int
+    tokens: int
+    example: str = ""
+
+    @property
+    def share(self) -> float:
+        """The share of the tokens that are unknown."""
+        return self.count / self.tokens if self.tokens else 0.0
+
+    @property
+    def text(self) -> str:
+        """In words, for messages."""
+        shown = on_one_line(self.example if len(self.example) <= EXAMPLE_LENGTH else self.example[: EXAMPLE_LENGTH - 1] + "…")
+        return f"{self.count:,} of {self.tokens:,} tokens ({100 * self.share:.1f} %), such as {shown!r}"
+
+
+def unknown_in_prompts(tokenizer: Any, prompts: Sequence[EncodedPrompt]) -> Unknown:
+    """The unknown tokens of prompts. Token ids that were given as such stand for themselves.
+
+    Examples
+    --------
+    >>> from floatlens.decoding.prompts import encode
+    >>> from floatlens.tasks.world.tokenizer import make_tokenizer
+    >>> tokenizer = make_tokenizer()
+    >>> unknown_in_prompts(tokenizer, [encode("Where does 北京 live?", tokenizer)]).text
+    "1 of 6 tokens (16.7 %), such as '北京'"
+    """
+    own = getattr(tokenizer, "unk_token_id", None)
+    texts = [
+        prompt.text[start:stop]
+        for prompt in prompts
+        for token, start, stop in zip(prompt.tokens, prompt.starts, prompt.stops, strict=True)
+        if token == own and stop > start
+    ]
+    unknown = [text for text in texts if text != tokenizer.unk_token]
+    return Unknown(len(unknown), sum(len(prompt.tokens) for prompt in prompts), unknown[0] if unknown else "")
+
+
+def unknown_in_text(tokenizer: Any, text: str) -> Unknown:
+    """The unknown tokens of a text by itself, such as an answer.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.tokenizer import make_tokenizer
+    >>> unknown_in_text(make_tokenizer(), "Oslo").count, unknown_in_text(make_tokenizer(), "14 December 1972").count
+    (0, 3)
+    """
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    starts, stops = zip(*encoded["offset_mapping"], strict=True) if encoded["offset_mapping"] else ((), ())
+    tokens = list(encoded["input_ids"])
+    return unknown_in_prompts(tokenizer, [EncodedPrompt(text, tokens, [*starts], [*stops], [False] * len(tokens), {})])
+
+
+def say_what_is_unknown(lm: "LanguageModel", prompts: Sequence[EncodedPrompt]) -> None:
+    """Warn, once for all prompts, that the model will read its unknown token in places."""
+    unknown = unknown_in_prompts(lm.tokenizer, prompts)
+    if unknown.count:
+        warnings.warn(
+            f"{on_one_line(lm.name)} does not know {unknown.text}, and reads {lm.tokenizer.unk_token} there: "
+            f"what it writes does not answer the prompt{'s' * (len(prompts) > 1)} as written.",
+            Caution,
+            stacklevel=3,
+        )

@@ -1,0 +1,280 @@
+"""Weights on disk: the state a run continues from, and the checkpoints it leaves behind. Safetensors only.
+
+Decided here: a state is one file, the weights and AdamW's moments as tensors and everything else (how far, the log) as JSON in the file's header, with the SHA-256 of both. A run killed at any
+time leaves a whole one (`floatlens.folders.write_whole`). Checkpoints are float16, without the output matrix, which is the embedding.
+Refused: a file that is not a whole state, or was changed since it was written, or is one of a model of another shape.
+
+Train one twin in a folder: seeded, resumable bit for bit, with checkpoints at powers of two.
+
+The folder holds `recipe.json` (recipe and kind), `state.safetensors` (what to continue from), `log.jsonl` (losses and scores, written anew from the state) and
+`update-000016.safetensors`, `update-000032.safetensors`, ... A run killed at any time continues from its last state and gives the weights that it
+would have given (same machine, same number of threads).
+Refused: a folder that holds a run of another recipe or kind, and an update of which there is no checkpoint.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
+from floatlens.errors import Refusal
+from floatlens.folders import one_writer, write_whole
+from floatlens.lab.recipe import Recipe
+from floatlens.lab.recipe_files import recipe_as_table, recipe_of
+from floatlens.lab.scores import scores
+from floatlens.lab.sequences import TOKEN_ID
+from floatlens.lab.updates import make_optimizer, make_twin, run_update
+from floatlens.models.families.twin import KINDS
+from floatlens.models.language_model import LanguageModel
+from floatlens.tasks.world.people import make_world
+from floatlens.tasks.world.tokenizer import make_tokenizer
+from floatlens.tasks.world.words import EOS, MASK
+from floatlens.terminal import progress_bar
+
+Entry = dict[str, Any]  # update, stage, loss (mean since the entry before), cpu_seconds, and scores by name
+_MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run is: updates done, what they took, with how many threads, and the log so far."""
+
+    done: int = 0
+    cpu_seconds: float = 0.0
+    threads: tuple[int, ...] = ()
+    log: tuple[Entry, ...] = ()
+
+
+def half_weights(model: LlamaForCausalLM) -> dict[str, Tensor]:
+    """The weights in float16, each once: the output matrix is the embedding."""
+    return {name: weights.detach().half().contiguous() for name, weights in model.named_parameters()}
+
+
+def save_checkpoint(model: LlamaForCausalLM, path: Path) -> None:
+    """Write the weights, in float16."""
+    write_whole(path, save(half_weights(model)))
+
+
+def save_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW, standing: Standing) -> None:
+    """Write everything that a run continues from."""
+    tensors: dict[str, Tensor] = {}
+    for name, weights in model.named_parameters():
+        tensors[f"weights.{name}"] = weights.detach()
+        for moment, called in _MOMENTS.items():
+            tensors[f"{moment}.{name}"] = optimizer.state[weights][called]
+    said = json.dumps(asdict(standing))
+    write_whole(path, save(tensors, metadata={"standing": said, "sha256": _digest(tensors, said)}))
+
+
+def read_standing(path: Path) -> Standing:
+    """How far the run of a state is; a run without one has not begun.
+
+    Examples
+    --------
+    >>> read_standing(Path("nowhere.safetensors")).done
+    0
+    """
+    if not path.exists():
+        return Standing()
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = json.loads(file.metadata()["standing"])
+        return Standing(said["done"], said["cpu_seconds"], tuple(said["threads"]), tuple(said["log"]))
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+        raise Refusal(f"{path} is not the state of a training ({error}). Remove it to begin again, or choose another folder.") from None
+
+
+def restore_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW) -> Standing:
+    """Bring a model and its optimizer to where a run stands, in place; nothing is changed if it has not begun."""
+    standing = read_standing(path)
+    if not standing.done:
+        return standing
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        written = file.metadata()
+    if "sha256" in written and written["sha256"] != _digest(tensors, written["standing"]):  # earlier versions wrote none
+        raise Refusal(f"{path} was changed since it was written, so going on from it would give other weights. Remove it to begin again.")
+    names = dict(model.named_parameters())
+    expected = {f"{part}.{name}": weights.shape for name, weights in names.items() for part in ("weights", *_MOMENTS)}
+    if {name: tensor.shape for name, tensor in tensors.items()} != expected:
+        raise Refusal(f"{path} holds weights of another shape than its recipe's. Remove it to begin again, or choose another folder.")
+    for name, weights in names.items():
+        weights.data.copy_(tensors[f"weights.{name}"])
+        moments = {called: tensors[f"{moment}.{name}"] for moment, called in _MOMENTS.items()}
+        optimizer.state[weights] = {"step": torch.tensor(float(standing.done)), **moments}
+    return standing
+
+
+def _digest(tensors: dict[str, Tensor], standing: str) -> str:
+    digest = hashlib.sha256(standing.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
+        digest.update(tensors[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+WRITTEN_BY = "floatlens train"
+FIRST_CHECKPOINT = 16
+STATE, RECIPE, LOG = "state.safetensors", "recipe.json", "log.jsonl"
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """A trained twin, and how it got there."""
+
+    model: LlamaForCausalLM
+    standing: Standing
+
+
+def train_twin(
+    kind: str,
+    folder: str | PathLike[str],
+    recipe: Recipe,
+    *,
+    report: Callable[[Entry], None] = lambda entry: None,
+    progress: bool = True,
+) -> FinishedRun:
+    """Train a twin in a folder, from where it stands there to the end of the recipe.
+
+    Parameters
+    ----------
+    kind
+        "arm", "mdm" or "causal-mdm".
+    folder
+        Where the run is kept; it is made if it is not there.
+    recipe
+        What to do; every `recipe.check_every` updates the state is saved and scores are measured.
+    report
+        Given every new entry of the log.
+    progress
+        Show a progress bar.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dataclasses import replace
+    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> recipe = bundled_recipe("smoke")
+    >>> short = replace(recipe, stages=(replace(recipe.stages[0], updates=2, checks=()),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train_twin("arm", folder, short)
+    ...     run.standing.done, updates_done(folder)
+    (2, 2)
+    """
+    model = make_twin(kind, recipe)
+    with one_writer(folder, WRITTEN_BY) as place:
+        return _train(model, kind, place, recipe, report, progress)
+
+
+def updates_done(folder: str | PathLike[str]) -> int:
+    """From which update a run in a folder would continue; 0 if there is none.
+
+    Examples
+    --------
+    >>> updates_done("nowhere")
+    0
+    """
+    return read_standing(Path(folder) / STATE).done
+
+
+def checkpoint_name(update: int) -> str:
+    """The file of the checkpoint after an update.
+
+    Examples
+    --------
+    >>> checkpoint_name(512)
+    'update-000512.safetensors'
+    """
+    return f"update-{update:06d}.safetensors"
+
+
+def twin_at(folder: str | PathLike[str], update: int) -> LanguageModel:
+    """The twin of a run as it was after an update, one of the powers of two, in float32 and ready to write and be traced.
+
+    Examples
+    --------
+    >>> twin_at("nowhere", 512)
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: nowhere holds no run of a twin. Give a folder such as twins/runs/twin-mdm, which floatlens train twins fills.
+    """
+    place = Path(folder)
+    if not (place / RECIPE).is_file():
+        raise Refusal(f"{place} holds no run of a twin. Give a folder such as twins/runs/twin-mdm, which floatlens train twins fills.")
+    file = place / checkpoint_name(update)
+    if not file.is_file():
+        there = ", ".join(str(int(found.stem.removeprefix("update-"))) for found in sorted(place.glob("update-*.safetensors")))
+        raise Refusal(f"{place} holds no checkpoint of update {update}. It holds: {there or 'none yet'}.")
+    said = json.loads((place / RECIPE).read_text())
+    kind = said.pop("kind")
+    model = make_twin(kind, recipe_of(said, str(place / RECIPE)))
+    weights = load_file(file)
+    for name, parameter in model.named_parameters():
+        parameter.data.copy_(weights[name])
+    return as_language_model(kind, model)
+
+
+def as_language_model(kind: str, model: LlamaForCausalLM) -> LanguageModel:
+    """A twin with its tokenizer and its way to write."""
+    how = KINDS[kind]
+    return LanguageModel(
+        model.eval(),
+        make_tokenizer(),
+        family="twin",
+        sampler=how.sampler,
+        row_offset=how.row_offset,
+        mask_token_id=None if how.sampler == "autoregressive" else TOKEN_ID[MASK],
+        end_tokens=(TOKEN_ID[EOS],),
+        name=f"twin-{kind}",
+    )
+
+
+def _train(model: LlamaForCausalLM, kind: str, place: Path, recipe: Recipe, report: Callable[[Entry], None], progress: bool) -> FinishedRun:
+    _claim(place, kind, recipe)
+    world, optimizer = make_world(), make_optimizer(model, recipe)
+    standing = restore_state(place / STATE, model, optimizer)
+    losses: list[float] = []
+    began = time.process_time() - standing.cpu_seconds
+    with progress_bar(recipe.updates, f"Training twin-{kind}", show=progress) as advance:
+        advance(standing.done)
+        for update in range(standing.done + 1, recipe.updates + 1):
+            losses.append(run_update(model, optimizer, kind, recipe, world, update))
+            if update >= FIRST_CHECKPOINT and update & (update - 1) == 0:
+                save_checkpoint(model, place / checkpoint_name(update))
+            if update % recipe.check_every == 0 or update == recipe.updates:
+                stage, seconds = recipe.stage_of(update), time.process_time() - began
+                entry: Entry = {"update": update, "stage": stage.name, "loss": round(sum(losses) / len(losses), 4)}
+                entry |= {"cpu_seconds": round(seconds)}
+                entry |= {name: round(share, 3) for name, share in scores(model, kind, world, stage.checks).items()}
+                threads = tuple(sorted({*standing.threads, torch.get_num_threads()}))
+                standing = Standing(update, seconds, threads, (*standing.log, entry))
+                save_state(place / STATE, model, optimizer, standing)
+                losses = []
+                write_whole(place / LOG, "".join(json.dumps(one) + "\n" for one in standing.log).encode())
+                report(entry)
+            advance(1)
+    return FinishedRun(model, standing)
+
+
+def _claim(folder: Path, kind: str, recipe: Recipe) -> None:
+    """Say whose folder it is, or find that it is another's."""
+    written, own = folder / RECIPE, {"kind": kind, **recipe_as_table(recipe)}
+    if not written.exists():
+        if (folder / STATE).exists():
+            raise Refusal(f"{folder} holds a state but does not say of which recipe ({RECIPE} is missing). Choose another folder.")
+        write_whole(written, json.dumps(own).encode())
+    try:
+        same = json.loads(written.read_text()) == own
+    except ValueError:
+        raise Refusal(f"{written} is not JSON, so it cannot be told whose run the folder holds. Choose another folder.") from None
+    if not same:
+        raise Refusal(f"{folder} holds a run of another recipe or kind. Choose another folder (--into), or remove it.")

@@ -1,0 +1,142 @@
+"""How well a twin answers, on people whose pair of names was never in training.
+
+Decided here: one forward a question, and all values of the answer must be right. The twins that fill masks see every token of the answer masked; twin-arm sees the true
+words before each token, which makes long answers easier for it: scores of descriptions compare checkpoints of one twin, not twins. Quick enough to watch
+a training; what a model writes when it decodes step by step is for the evaluation. `shortcuts` says what ignoring the person scores.
+
+How well a twin answers when it writes its answer itself, step by step: what its model card says.
+
+Decided here: greedy, one token a step, as long as the answer and its end; right if all values of the answer stand among the words. The questions are those of `scores`,
+which ask for everything in one forward and are for watching a training.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import torch
+from torch import nn
+
+from floatlens.errors import Refusal
+from floatlens.lab.sequences import TOKEN_ID, Shape, make_batch, question_batch
+from floatlens.lab.updates import guesses
+from floatlens.models.language_model import LanguageModel
+from floatlens.tasks.world.people import World
+from floatlens.tasks.world.questions import Question, closed_book, describing, open_book, prompt_of, two_hop
+from floatlens.tasks.world.words import EOS
+
+QUESTIONS = 96  # a score while a training is watched
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score in words, and how its questions are drawn; for recall, how many sentences stand before them."""
+
+    says: str
+    make: Callable[[Random, World], Question] | None = None
+    sentences: int = 0
+
+
+SCORES = {
+    "recall2": Score("two sentences, both asked for as sentences without their last word", sentences=2),
+    "recall4": Score("four sentences, all asked for as sentences without their last word", sentences=4),
+    "open2": Score("the value stands in one of two passages", lambda rng, world: open_book(rng, world.test, 2)),
+    "open4": Score("the value stands in one of four passages", lambda rng, world: open_book(rng, world.test, 4)),
+    "open6": Score("the value stands in one of six passages", lambda rng, world: open_book(rng, world.test, 6)),
+    "closed": Score("people known by heart, no passages", closed_book),
+    "describe2": Score("a description from one of two passages, all four values", lambda rng, world: describing(rng, world.test, 2)),
+    "describe6": Score("a description from one of six passages, all four values", lambda rng, world: describing(rng, world.test, 6)),
+    "hop2": Score("two hops, evidence in one of two passages", lambda rng, world: two_hop(rng, world.test, 2, "one")),
+    "hop4": Score("two hops, evidence in two of four passages, far apart", lambda rng, world: two_hop(rng, world.test, 4, "far")),
+    "hop6": Score("two hops, evidence in two of six passages, far apart", lambda rng, world: two_hop(rng, world.test, 6, "far")),
+    "hop6one": Score("two hops, evidence in one of six passages", lambda rng, world: two_hop(rng, world.test, 6, "one")),
+    "hop6adj": Score("two hops, evidence in two neighbours of six passages", lambda rng, world: two_hop(rng, world.test, 6, "adjacent")),
+}
+
+
+def scores(model: nn.Module, kind: str, world: World, names: Sequence[str], count: int = QUESTIONS) -> dict[str, float]:
+    """The named scores as shares; the questions are the same at every call, and the first of more questions are those of fewer.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.updates import make_twin
+    >>> list(scores(make_twin("mdm", bundled_recipe("smoke")), "mdm", make_world(), ["closed"], count=4))
+    ['closed']
+    """
+    if unknown := [name for name in names if name not in SCORES]:
+        raise Refusal(f"There is no score {unknown[0]!r}; the scores are {', '.join(SCORES)}.")
+    was_training = model.training
+    model.eval()
+    found = {}
+    for name in names:
+        make, rng = SCORES[name].make, Random(f"scores-{name}")
+        if make is None:
+            found[name] = recall_share(model, kind, world, SCORES[name].sentences, count)
+        else:
+            found[name] = share_right(model, kind, [make(rng, world) for _ in range(count)])
+    model.train(was_training)
+    return found
+
+
+@torch.no_grad()
+def share_right(model: nn.Module, kind: str, questions: Sequence[Question], size: int = 32) -> float:
+    """Share of the questions, all of one length, whose values are all right; `size` of them run together."""
+    right = 0
+    for first in range(0, len(questions), size):
+        part = questions[first : first + size]
+        batch = question_batch(part)
+        accepted = torch.tensor([[TOKEN_ID[word] for word in question.accepted] for question in part])
+        values = batch.answers & (batch.tokens[..., None] == accepted[:, None, :]).any(-1)
+        right += int(((guesses(model, kind, batch) == batch.tokens) | ~values).all(-1).sum())
+    return right / len(questions)
+
+
+@torch.no_grad()
+def recall_share(model: nn.Module, kind: str, world: World, sentences: int, count: int = QUESTIONS) -> float:
+    """Share of the values right in the smallest form of binding, with test people."""
+    shape = Shape("open", sentences, attributes=1, questions=sentences, cloze=True)
+    batch = make_batch(Random("recall"), replace(world, training=world.test), shape, count)
+    values = batch.answers & (batch.tokens != TOKEN_ID["."]) & (batch.tokens != TOKEN_ID[EOS])
+    return float((guesses(model, kind, batch) == batch.tokens)[values].float().mean())
+
+
+def shortcuts(world: World, names: Sequence[str]) -> dict[str, float]:
+    """What each of the named scores would be if the person were ignored; closed-book, the mean share of an attribute's most frequent value.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.people import make_world
+    >>> shortcuts(make_world(), ["recall4", "open2", "hop4"])
+    {'recall4': 0.25, 'open2': 0.5, 'hop4': 0.25}
+    """
+    found = {}
+    for name in names:
+        make, rng = SCORES[name].make, Random(f"scores-{name}")
+        asked = [make(rng, world).shortcut for _ in range(QUESTIONS)] if make else [1 / SCORES[name].sentences]
+        found[name] = sum(asked) / len(asked)
+    return found
+
+
+def written_scores(lm: LanguageModel, world: World, names: Sequence[str], count: int) -> dict[str, float]:
+    """The named scores as shares of that many questions; those of recall are none of questions and are refused.
+
+    Examples
+    --------
+    >>> from floatlens.models.loading import load
+    >>> from floatlens.tasks.world.people import make_world
+    >>> written_scores(load("twin-arm"), make_world(), ["closed"], count=4)
+    {'closed': 1.0}
+    """
+    found = {}
+    for name in names:
+        make, rng = SCORES[name].make, Random(f"scores-{name}")
+        if make is None:
+            raise Refusal(f"The score {name!r} asks for no answer that could be written; choose one of the questions.")
+        questions = [make(rng, world) for _ in range(count)]
+        length = len(questions[0].answer) + 1
+        written = lm.generate([prompt_of(question) for question in questions], gen_length=length, batch_size=25, progress=False)
+        right = (set(question.accepted) <= set(one.text.split()) for question, one in zip(questions, written, strict=True))
+        found[name] = sum(right) / count
+    return found

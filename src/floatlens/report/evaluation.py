@@ -1,0 +1,335 @@
+"""Tables that fit the terminal: nothing is cut, whatever its width.
+
+A table says which of its columns may be left out. Where all of it does not fit, those go, the last first, and their names are handed back, so that one sentence can say where else the numbers are; tables of one kind show the same columns.
+Where that is not enough, intervals move below their numbers; where even that is not, names are folded.
+
+An evaluation in the terminal: what every condition scores, brackets first; what passages gain; what interventions cost beyond their controls; how models differ.
+
+Nothing is computed here that `floatlens.study.outcomes` does not offer, but for plain means of what stands beside a score: its shortcut, what was removed, what was cut. Exact match, F1 and damage per removed attention are left out
+where there is no room, which is said; `summary.csv` has them.
+
+The pictures of an evaluation, beside its tables: `contexts.svg`, and `interventions.svg` where there are interventions.
+
+Interventions in several contexts are one picture with the contexts along the axis; several interventions in several contexts are one picture a context, `interventions-CONTEXT.svg`. What cannot be drawn, such as six models in one picture,
+is left out, and the reason is handed back: an evaluation that took hours is not lost over a picture.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isnan
+from pathlib import Path
+
+import polars as pl
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from floatlens.errors import Refusal
+from floatlens.report.figures.contexts import context_curves
+from floatlens.report.figures.interventions import intervention_damage
+from floatlens.report.figures.style import save_figure
+from floatlens.report.tables import narrow_table, note_mark, number, print_notes, short_names, with_interval
+from floatlens.study.outcomes import BRACKETS, Outcome
+from floatlens.tasks.conditions import as_file_name
+from floatlens.terminal import progress_bar, visible
+
+ANY_WIDTH = 10_000
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and one cell a row. `optional` columns are left out where there is no room."""
+
+    heading: str
+    cells: Sequence[str]
+    optional: bool = False
+    right: bool = False
+
+    @property
+    def name(self) -> str:
+        """The heading on one line."""
+        return " ".join(self.heading.split())
+
+
+def print_fitting(console: Console, tables: Sequence[tuple[str, Sequence[Column]]]) -> list[str]:
+    """Print tables of one kind, each with its title; the first column of each holds names. Gives the names of the columns for which there was no room in one of them, and which none of them shows.
+
+    Examples
+    --------
+    >>> columns = [Column("context", ["gold"]), Column("accuracy", [".500 [.250, .750]"]), Column("F1", [".510 [.260, .760]"], optional=True)]
+    >>> print_fitting(Console(width=40), [("a model", columns)])  # doctest: +NORMALIZE_WHITESPACE
+    a model
+    context  accuracy
+    ──────────────────────────
+    gold     .500 [.250, .750]
+    <BLANKLINE>
+    ['F1']
+    """
+    optional = list(dict.fromkeys(column.name for _, columns in tables for column in columns if column.optional))
+    left_out: list[str] = []
+    while optional and not all(_fits(console, _table(columns, left_out)) for _, columns in tables):
+        left_out.insert(0, optional.pop())
+    for title, columns in tables:
+        console.print(Text(visible(title), style="bold"), highlight=False)
+        table = _table(columns, left_out)
+        console.print(table if _fits(console, table) else _table(columns, left_out, stacked=True), highlight=False)
+        console.print()
+    return left_out
+
+
+def _table(columns: Sequence[Column], left_out: Sequence[str], stacked: bool = False) -> Table:
+    shown = [column for column in columns if column.name not in left_out]
+    table = narrow_table()
+    table.show_edge = False
+    for place, column in enumerate(shown):
+        table.add_column(column.heading, no_wrap=place > 0, overflow="fold", justify="right" if column.right else "left", vertical="top")
+    for cells in zip(*(column.cells for column in shown), strict=True):
+        table.add_row(*(Text(visible(cell.replace(" [", "\n[") if stacked else cell)) for cell in cells))
+    return table
+
+
+def _fits(console: Console, table: Table) -> bool:
+    return Measurement.get(console, console.options.update(max_width=ANY_WIDTH), table).maximum <= console.width
+
+
+HEADINGS = {"accuracy": "accuracy", "log_likelihood": "log likelihood", "exact_match": "exact match", "f1": "F1"}
+ALWAYS = ("accuracy", "log_likelihood")
+CONTROLS = {"count": "as many keys", "mass": "as much attention", "heads": "as many heads"}
+UNITS = {"noise": "from 0 to 1", "position": "a slot later", "retrieved": "a passage more", "masks": "a mask more"}
+REMOVED = {"accuracy": "removed", "log_likelihood": "likelihood_removed"}
+AS_MUCH = 0.9
+FELL_SHORT = (
+    "This control removed less attention than its intervention; other keys often hold no more. Compare damage per removed attention."
+)
+"""Said where an equal-mass control removed less than `AS_MUCH` of what its intervention removed."""
+
+
+def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[Outcome]) -> None:
+    """Print the means of every condition, what differs, and what was cut.
+
+    Examples
+    --------
+    >>> from floatlens.study.outcomes import summarise
+    >>> rows = [dict(model="m", sample=str(at), context="gold", kind="gold", level=None, intervention="", control="", accuracy=1.0, removed=None,
+    ...              likelihood_removed=None, shortcut=None, passages=1, passages_cut=0, gold_cut=0) for at in range(3)]
+    >>> table = pl.DataFrame(rows, schema_overrides={"level": pl.Float64, "removed": pl.Float64, "shortcut": pl.Float64})
+    >>> print_evaluation(Console(width=80), table, summarise(table, outcomes=["accuracy"]))  # doctest: +ELLIPSIS
+    3 questions. Means with 95 % intervals over questions; accuracies from 0 to 1.
+    Brackets, which always run unedited, are marked *.
+    ...
+    No passage was cut.
+    """
+    _print_head(console, table, {one.outcome for one in outcomes})
+    by_model = {str(model): rows for (model,), rows in table.group_by("model", maintain_order=True)}
+    names, notes = short_names(by_model), list[str]()
+    left_out = print_fitting(console, [(model, _scores(model, rows, outcomes, notes)) for model, rows in by_model.items()])
+    print_fitting(console, list(_gains(outcomes, names, notes)))
+    left_out += print_fitting(console, list(_damages(by_model, outcomes, names, notes)))
+    slopes = [one for one in outcomes if one.quantity in ("slope", "slope difference") and one.outcome in ALWAYS]
+    print_fitting(console, [("Change with the level", _slopes(slopes, names, notes))] if slopes else [])
+    print_notes(console, notes)
+    if left_out:
+        console.print(f"Not shown here, but in summary.csv: {', '.join(left_out)}.", style="dim", highlight=False)
+    _print_cuts(console, table, names)
+
+
+def _print_head(console: Console, table: pl.DataFrame, taken: set[str]) -> None:
+    questions = table["sample"].n_unique()
+    units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in taken)
+    sentences = [
+        f"{questions} question{'s' * (questions != 1)}. Means with 95 % intervals over questions; {units}.",
+        "Brackets, which always run unedited, are marked *.",
+        *["Below each intervention stand its controls, which hit random others."] * (table["control"] != "").any(),
+    ]
+    console.print("\n".join(sentences), end="\n\n", highlight=False)
+
+
+def _scores(model: str, rows: pl.DataFrame, outcomes: Sequence[Outcome], notes: list[str]) -> list[Column]:
+    means = {(one.outcome, *_condition(one)): one for one in outcomes if one.quantity == "mean" and one.model == model}
+    conditions = rows.select("context", "intervention", "control").unique(maintain_order=True).rows()
+    columns = [Column("context", [_named(*condition) for condition in conditions])]
+    for outcome, heading in HEADINGS.items():
+        if any(name == outcome for name, *_ in means):
+            cells = [_cell(means.get((outcome, *condition)), notes) for condition in conditions]
+            columns.append(Column(heading, cells, optional=outcome not in ALWAYS))
+    if rows["shortcut"].is_not_null().any():
+        columns.insert(2, Column("shortcut", [_mean(_of(rows, *condition), "shortcut") for condition in conditions], right=True))
+    return columns
+
+
+def _gains(outcomes: Sequence[Outcome], names: Mapping[str, str], notes: list[str]) -> Iterator[tuple[str, list[Column]]]:
+    """What each model gains, then how much more one gains than the other: the model-by-context interaction."""
+    found = [one for one in outcomes if one.quantity in ("gain", "interaction") and one.outcome in ALWAYS]
+    for model, other in dict.fromkeys((one.model, one.other) for one in found):
+        own = {(one.outcome, one.context): one for one in found if (one.model, one.other) == (model, other)}
+        contexts = list(dict.fromkeys(context for _, context in own))
+        columns = [Column("context", [f"{context} *" if context in BRACKETS else context for context in contexts])]
+        for outcome in ALWAYS:
+            row = [own.get((outcome, context)) for context in contexts]
+            if any(row):
+                columns.append(Column(HEADINGS[outcome], [_cell(one, notes) for one in row]))
+            if any(one and one.p_value is not None for one in row):
+                columns.append(Column("p", ["" if one is None or one.p_value is None else number(one.p_value) for one in row], right=True))
+        over = f"over {next(iter(own.values())).reference}"
+        if other:
+            yield (
+                f"How much more {names[model]} gains {over} than {names[other]} (below 0: less; p of no difference)",
+                columns,
+            )
+        else:
+            yield f"{names[model]}: gain {over}", columns
+
+
+def _damages(
+    by_model: Mapping[str, pl.DataFrame], outcomes: Sequence[Outcome], names: Mapping[str, str], notes: list[str]
+) -> Iterator[tuple[str, list[Column]]]:
+    """What each intervention costs in each context, its controls below it."""
+    for model, rows in by_model.items():
+        for outcome in ALWAYS:
+            own = [one for one in outcomes if (one.model, one.outcome) == (model, outcome)]
+            damage, beyond, per_removed = (
+                {_condition(one): one for one in own if one.quantity == quantity}
+                for quantity in ("damage", "damage beyond control", "damage per removed")
+            )
+            lines: list[tuple[str, ...]] = []
+            for context in dict.fromkeys(context for context, *_ in damage):
+                lines.append((context, "", "", "", ""))
+                for condition in (one for one in damage if one[0] == context):
+                    removed = _removed(rows, condition, REMOVED[outcome], notes)
+                    numbers = (_cell(found.get(condition), notes) for found in (damage, beyond, per_removed))
+                    lines.append((_named(*condition), removed, *numbers))
+            if lines:
+                called, removed, lost, further, ratio = zip(*lines, strict=True)
+                yield (
+                    f"{names[model]}: damage to {HEADINGS[outcome]}, unedited minus edited",
+                    [
+                        Column("intervention", called),
+                        Column("removed\nattention", removed, right=True),
+                        Column("damage", lost),
+                        Column("damage beyond\nthe control", further),
+                        Column("damage per\nremoved attention", ratio, optional=True),
+                    ],
+                )
+
+
+def _removed(rows: pl.DataFrame, condition: tuple[str, str, str], column: str, notes: list[str]) -> str:
+    """The share of the attention that was removed, in per cent; with a note where a control of equal mass fell short of it."""
+    context, intervention, control = condition
+    share = _of(rows, *condition)[column].mean()
+    if not isinstance(share, float) or isnan(share):
+        return "-"
+    wanted = _of(rows, context, intervention, "")[column].mean()
+    short = control == "mass" and isinstance(wanted, float) and share < AS_MUCH * wanted
+    return f"{number(100 * share)} %{note_mark(FELL_SHORT * short, notes)}"
+
+
+def _slopes(found: Sequence[Outcome], models: Mapping[str, str], notes: list[str]) -> list[Column]:
+    """How outcomes change with the level, by kind of context: each model, then differences between them."""
+    cells: dict[str, list[str]] = {outcome: [] for outcome in ALWAYS if any(one.outcome == outcome for one in found)}
+    names = []
+    for series in dict.fromkeys(one.context for one in found):
+        kind = "masks" if series.endswith(",masks") else series.partition(",")[0].partition("/")[0]
+        own = [one for one in found if one.context == series]
+        rows = list(dict.fromkeys((one.model, one.other) for one in own))
+        names.append(f"{series}, {UNITS[kind]}")
+        names += [f"  {models[one]}" + (f" minus {models[other]}" if other else "") for one, other in rows]
+        for outcome, column in cells.items():
+            by_models = {(one.model, one.other): one for one in own if one.outcome == outcome}
+            column += ["", *(_cell(by_models.get(pair), notes) for pair in rows)]
+    return [Column("", names), *(Column(HEADINGS[outcome], column) for outcome, column in cells.items())]
+
+
+def _print_cuts(console: Console, table: pl.DataFrame, names: Mapping[str, str]) -> None:
+    """What was cut, by context; said even where it is nothing."""
+    unedited = table.filter(pl.col("intervention") == "")
+    cut = unedited.filter(pl.col("passages_cut") > 0)
+    if not len(cut):
+        console.print("No passage was cut.", highlight=False)
+    for (model, context), own in cut.group_by("model", "context", maintain_order=True):
+        asked = len(unedited.filter((pl.col("model") == model) & (pl.col("context") == context)))
+        gold = len(own.filter(pl.col("gold_cut") > 0))
+        console.print(
+            f"{names[str(model)]}, {context}: passages were cut from {len(own)} of {asked} prompts, a gold one from {gold} ({100 * gold / asked:.1f} %), to fit the model's context.",
+            highlight=False,
+            markup=False,
+        )
+
+
+def _named(context: str, intervention: str, control: str) -> str:
+    if not intervention:
+        return f"{context} *" if context in BRACKETS else context
+    return f"  {intervention}" if not control else f"    {CONTROLS.get(control, control)}"
+
+
+def _condition(one: Outcome) -> tuple[str, str, str]:
+    return one.context, one.intervention, one.control
+
+
+def _of(rows: pl.DataFrame, context: str, intervention: str, control: str) -> pl.DataFrame:
+    return rows.filter((pl.col("context") == context) & (pl.col("intervention") == intervention) & (pl.col("control") == control))
+
+
+def _cell(one: Outcome | None, notes: list[str]) -> str:
+    """A number with its interval; alone, with a note, where the interval has no width or does not exist."""
+    if one is None:
+        return ""
+    text = number(one.estimate) if one.low == one.high else with_interval(one.estimate, one.low, one.high)
+    return text + note_mark(one.reason, notes)
+
+
+def _mean(rows: pl.DataFrame, column: str) -> str:
+    mean = rows[column].mean()
+    return number(mean) if isinstance(mean, float) else "-"
+
+
+FORMATS = ("svg",)
+
+
+def write_pictures(folder: Path, table: pl.DataFrame, outcomes: Sequence[Outcome]) -> tuple[list[Path], list[str]]:
+    """Draw an evaluation into its folder.
+
+    Parameters
+    ----------
+    folder
+        Where the pictures are written; those that stand there are replaced.
+    table, outcomes
+        Rows of `floatlens.study.evaluation.evaluate`, of one model or several, and what `floatlens.study.outcomes.summarise` makes of them.
+
+    Returns
+    -------
+    tuple
+        The files that were written, and a sentence for each picture that could not be drawn.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = [dict(model="m", sample=str(at), context="gold", intervention="", accuracy=1.0) for at in range(3)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in write_pictures(Path(folder), pl.DataFrame(rows), [])[0]]
+    ['contexts.svg']
+    """
+    drawings = _drawings(table, outcomes)
+    written, left_out = list[Path](), list[str]()
+    with progress_bar(len(drawings), "Drawing") as advance:
+        for name, draw in drawings.items():
+            try:
+                written += save_figure(draw(), folder / name, FORMATS)
+            except Refusal as refusal:
+                left_out.append(f"{name} was not drawn: {refusal}")
+            advance(1)
+    return written, left_out
+
+
+def _drawings(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> dict[str, Callable[[], Figure]]:
+    drawings: dict[str, Callable[[], Figure]] = {"contexts": partial(context_curves, table)}
+    edited = table.filter(pl.col("intervention") != "")
+    contexts = edited["context"].unique(maintain_order=True).to_list()
+    if len(contexts) <= 1 or edited["intervention"].n_unique() == 1:
+        return drawings | ({"interventions": partial(intervention_damage, table, outcomes)} if contexts else {})
+    for context in contexts:
+        found = [one for one in outcomes if one.context == context]
+        drawings[f"interventions-{as_file_name(context)}"] = partial(intervention_damage, table.filter(pl.col("context") == context), found)
+    return drawings
