@@ -205,7 +205,7 @@ def test_mistakes_are_said_in_a_sentence() -> None:
         find_anchors(data, rule="sinks")
     with pytest.raises(fl.Refusal, match="number of keys, 1 or more"):
         find_anchors(data, rule="top", eps=0)
-    with pytest.raises(fl.Refusal, match="no threshold"):
+    with pytest.raises(fl.Refusal, match="not a threshold"):
         find_anchors(data, eps=float("nan"))
     with pytest.raises(fl.Refusal, match="needs mass, which this trace does not hold"):
         find_anchors(data.drop_vars("mass"))

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from floatlens import anchor_rules
 from floatlens.capture.call import AttentionCall
 from floatlens.capture.edits import Received
 from floatlens.errors import Refusal
@@ -146,10 +147,6 @@ def _follows(picked: _Picked, other: _Picked | None, rows: int) -> bool:
     return other is not None and other.keys is picked.keys and other.at == picked.at + rows
 
 
-ROUNDING = 1e-5
-WITNESSES = 16
-
-
 def anchors(picker: KeyPicker, received: Received) -> Tensor:
     """The keys that an intervention picks by what keys received in a step (from the first group of rows): bool (sample, head, key).
 
@@ -163,16 +160,15 @@ def anchors(picker: KeyPicker, received: Received) -> Tensor:
     [[[False, True, False]]]
     """
     measured = measured_keys(received)
+    mass, visible, null, rows = (values[:, :, 0] for values in (received.mass, received.visible, received.null, received.rows))
     if isinstance(picker, MaskAbove):
-        return measured & (_margin(picker.rule, received) > picker.eps + ROUNDING)
-    mass, visible = received.mass[:, :, 0], received.visible[:, :, 0]
+        return measured & (anchor_rules.margin(picker.rule, mass, visible, null, rows) > picker.eps + anchor_rules.ROUNDING)
     return strongest((mass / visible).masked_fill(~measured, float("-inf")), picker.k)
 
 
 def measured_keys(received: Received) -> Tensor:
-    """Keys that enough rows saw to tell: 16 and a quarter of them, or all where there are fewer. bool (sample, head or 1, key)."""
-    visible, rows = received.visible[:, :, 0], received.rows[:, :, 0, None]
-    return (visible > 0) & (visible >= torch.minimum(rows, (rows / 4).clamp(min=WITNESSES)))
+    """Keys that enough rows saw to tell: bool (sample, head or 1, key)."""
+    return anchor_rules.eligible(received.visible[:, :, 0], received.rows[:, :, 0])
 
 
 def strongest(values: Tensor, count: int) -> Tensor:
@@ -185,32 +181,7 @@ def strongest(values: Tensor, count: int) -> Tensor:
     >>> strongest(torch.tensor([0.3, 0.3 + 1e-8, 0.4]), 2).tolist()
     [True, False, True]
     """
-    chosen, left = torch.zeros_like(values, dtype=torch.bool), values.clone()
-    for _ in range(count):
-        best = left.amax(-1, keepdim=True)
-        first = (left >= best - ROUNDING * best.abs()).int().argmax(-1, keepdim=True)  # argmax takes the first of equals
-        chosen.scatter_(-1, first, True)
-        left.scatter_(-1, first, float("-inf"))
-    return chosen & values.isfinite()
-
-
-def _margin(rule: str, received: Received) -> Tensor:
-    """How far each key goes beyond the others by a rule; NaN at padding."""
-    mass, visible = received.mass[:, :, 0], received.visible[:, :, 0]
-    if rule == "lift":
-        return mass / (visible * received.null[:, :, 0]) - 1
-    if rule == "rate":
-        return mass / visible
-    rows, keys = received.rows[:, :, 0, None], mass.isfinite().sum(-1, keepdim=True)
-    if rule == "additive":
-        scaled = mass * keys / rows
-        return scaled - (scaled.nansum(-1, keepdim=True) - scaled) / (keys - 1)
-    per_row = mass / rows
-    mean = per_row.nanmean(-1, keepdim=True)
-    spread = ((per_row - mean) ** 2).nanmean(-1, keepdim=True).sqrt()
-    return (per_row - mean) / spread.masked_fill(
-        spread <= ROUNDING * mean, float("nan")
-    )  # an even spread is all rounding: no deviations to count
+    return anchor_rules.strongest(values, count, rounding=anchor_rules.ROUNDING)
 
 
 @dataclass(frozen=True, eq=False)

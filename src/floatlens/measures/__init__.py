@@ -1,8 +1,9 @@
 """From a trace to findings: pure functions from labelled arrays to labelled arrays. docs/reference/measures.md says what each is, and what it is read against."""
 
+from floatlens.anchor_rules import RULES
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key, dispersion
 from floatlens.measures.agreement import head_consensus, split_sinks
-from floatlens.measures.anchors import RULES, find_anchors, margin, threshold_sweep
+from floatlens.measures.anchors import find_anchors, margin, threshold_sweep
 from floatlens.measures.dense import from_attention
 from floatlens.measures.drift import anchor_kinds, jaccard_along, lifetimes, recall_of_first
 from floatlens.measures.floating import float_index, float_index_of_rows

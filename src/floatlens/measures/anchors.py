@@ -1,34 +1,22 @@
-"""Anchors: keys that draw far more attention than their share.
+"""Anchors in a trace: which keys draw far more attention than their share, at every step, layer, head and query group.
 
-Five rules, one form: each gives every key a `margin`, and a key is an anchor where its margin exceeds eps.
+The rules themselves (lift, additive, zscore, rate, top) are in `floatlens.anchor_rules`, which interventions use too. `find_anchors`
+applies one to a trace; `threshold_sweep` says how many keys it calls anchors as its threshold moves: every key is sorted between two
+thresholds once and counted from above, one layer at a time, so that forty thresholds cost little more than one.
 
-| rule | margin | eps |
-|---|---|---|
-| `lift` | received over its null, minus 1 | 3 |
-| `additive` | `a[j]` minus the mean of the others, `a = mass * keys / rows` | 3 |
-| `zscore` | standard deviations of the mass above its mean over keys (population) | 3 |
-| `rate` | received | .3 |
-| `top` | the keys with most received attention: eps is how many | 1 |
-
-A rule that finds nothing returns nothing: `top` is for budgets and never stands in for another rule. Keys that too few rows see are not measured (docs/footguns.md).
-
-How many keys a rule calls anchors, as its threshold moves.
-
-Every key is sorted between two thresholds once and counted from above, a layer at a time: forty thresholds cost little more than one.
+Keys that too few rows see are not measured (docs/footguns.md). Refused: rules that do not exist, and thresholds that do not grow.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import xarray as xr
 
+from floatlens import anchor_rules
+from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.inputs import RECEIVED, fair_mass, mean_over_heads, measured, one_sample_at_a_time, refuse_missing
-
-ROUNDING = 1e-5  # relative: even attention in float32 differs by less, and its deviations are no deviations
-
-RULES = {"lift": 3.0, "additive": 3.0, "zscore": 3.0, "rate": 0.3, "top": 1.0}
-"""The rules and the eps of each."""
+from floatlens.measures.inputs import RECEIVED, mean_over_heads, measured, one_sample_at_a_time, refuse_missing
 
 
 @one_sample_at_a_time
@@ -65,8 +53,11 @@ def find_anchors(data: xr.Dataset, *, rule: str = "lift", eps: float | None = No
     if not per_head or "head" not in data["mass"].dims:
         data = mean_over_heads(data[list(RECEIVED)])
     enough = measured(data)
-    found = rank_of_keys(data, enough) < eps if rule == "top" else _exceeds(data, rule, eps)
-    anchor = (found & enough).transpose(*data["mass"].dims)
+    if rule == "top":
+        chosen = _by_strength(lambda strength: anchor_rules.strongest(strength, int(eps)), data, enough)
+    else:
+        chosen = _by_key(lambda *received: anchor_rules.exceeds(rule, eps, *received), data)
+    anchor = (chosen & enough).transpose(*data["mass"].dims)
     return xr.Dataset({"anchor": anchor, "measured": enough}, attrs={"rule": rule, "eps": eps})
 
 
@@ -82,65 +73,22 @@ def margin(data: xr.Dataset, rule: str = "lift") -> xr.DataArray:
     >>> margin(from_attention(np.array([[0.75, 0.25]])), "additive").squeeze().values.tolist()
     [1.0, -1.0]
     """
-    refuse_missing(data, ("mass", "visible", "null", "rows"), "Anchors")
-    mass, rows = data["mass"], data["rows"].where(data["rows"] > 0)
-    if rule == "lift":
-        return mass / fair_mass(data).astype(mass.dtype) - 1
-    if rule == "rate":
-        return mass / data["visible"].where(data["visible"] > 0).astype(mass.dtype)
-    exists = mass.notnull()
-    keys = exists.sum("key")
-    if rule == "additive":
-        scaled = mass * (keys / rows).astype(mass.dtype)
-        others = (scaled.sum("key") - scaled) / (keys - 1).where(keys > 1).astype(mass.dtype)
-        return scaled - others
-    if rule == "zscore":
-        per_row = mass / rows.astype(mass.dtype)
-        mean, spread = per_row.mean("key"), per_row.std("key", ddof=0)
-        return (per_row - mean) / spread.where(spread > ROUNDING * mean)
-    raise Refusal(f"The rule {rule!r} has no margin; those with one are lift, additive, zscore and rate.")
+    refuse_missing(data, RECEIVED, "Anchors")
+    return _by_key(lambda *received: anchor_rules.margin(rule, *received), data)
 
 
-def _exceeds(data: xr.Dataset, rule: str, eps: float) -> xr.DataArray:
-    """Whether the margin exceeds eps. Where the rule compares with something small, that is scaled instead of the mass, which is a hundred times larger."""
-    mass = data["mass"]
-    if rule == "lift":
-        return mass > (1 + eps) * fair_mass(data).astype(mass.dtype)
-    if rule == "rate":
-        return mass > (eps * data["visible"].where(data["visible"] > 0)).astype(mass.dtype)
-    return margin(data, rule) > eps
+def _by_strength(of_array: Callable[[np.ndarray], np.ndarray], data: xr.Dataset, enough: xr.DataArray) -> xr.DataArray:
+    """What the rule `top` says of every key, from the received attention of those that are measured."""
+    strength = margin(data, "rate").where(enough)
+    chosen = xr.apply_ufunc(of_array, strength, input_core_dims=[["key"]], output_core_dims=[["key"]])
+    return chosen.transpose(*data["mass"].dims, ...)
 
 
-def rank_of_keys(data: xr.Dataset, enough: xr.DataArray) -> xr.DataArray:
-    """The rank of each key by received attention among the measured ones, 0 for the strongest; ties to the left; as many as there are keys where it is not measured."""
-    mass = data["mass"]
-    strength = margin(data, "rate").where(enough, -np.inf).transpose(*mass.dims)
-    axis = strength.get_axis_num("key")
-    order = np.argsort(-strength.values, axis=axis, kind="stable")
-    ranks = np.empty(order.shape, np.int32)
-    np.put_along_axis(
-        ranks, order, np.arange(order.shape[axis], dtype=np.int32).reshape([-1 if at == axis else 1 for at in range(order.ndim)]), axis
-    )
-    return strength.copy(data=ranks).where(np.isfinite(strength), order.shape[axis])
-
-
-def refuse_unknown_rule(rule: str, eps: float | None) -> float:
-    """The eps to use, or a refusal of a rule that does not exist or an eps that makes no sense.
-
-    Examples
-    --------
-    >>> refuse_unknown_rule("rate", None)
-    0.3
-    """
-    if rule not in RULES:
-        raise Refusal(f"There is no anchor rule {rule!r}; the rules are {', '.join(RULES)}.")
-    if eps is None:
-        return RULES[rule]
-    if rule == "top" and (eps != int(eps) or eps < 1):
-        raise Refusal(f"eps={eps} for the rule 'top': it is the number of keys, 1 or more.")
-    if not np.isfinite(eps):
-        raise Refusal(f"eps={eps} is no threshold; the default of the rule {rule!r} is {RULES[rule]}.")
-    return float(eps)
+def _by_key(of_arrays: Callable[..., np.ndarray], data: xr.Dataset) -> xr.DataArray:
+    """What an anchor rule says of every key, from mass, visible, null and rows."""
+    arrays = [data[name] for name in RECEIVED]
+    axes = [["key"] if "key" in values.dims else [] for values in arrays]
+    return xr.apply_ufunc(of_arrays, *arrays, input_core_dims=axes, output_core_dims=[["key"]]).transpose(*data["mass"].dims, ...)
 
 
 _GRIDS = {"rate": np.linspace(0, 1, 41), "top": np.arange(1.0, 11.0)}
@@ -168,7 +116,7 @@ def threshold_sweep(data: xr.Dataset, *, rule: str = "lift", eps: Sequence[float
     grid = np.asarray(_GRIDS.get(rule, _GRID) if eps is None else eps, dtype=float)
     if grid.ndim != 1 or not len(grid) or np.any(np.diff(grid) <= 0):
         raise Refusal("The eps of a sweep are numbers that grow from one to the next.")
-    refuse_missing(data, ("mass", "visible", "null", "rows"), "A threshold sweep")
+    refuse_missing(data, RECEIVED, "A threshold sweep")
     if not per_head or "head" not in data["mass"].dims:
         data = mean_over_heads(data)
     by_layer = [_sweep_layer(_layer(data, number), rule, grid) for number in range(data["mass"].sizes["layer"])]
@@ -177,14 +125,14 @@ def threshold_sweep(data: xr.Dataset, *, rule: str = "lift", eps: Sequence[float
 
 
 def _layer(data: xr.Dataset, number: int) -> xr.Dataset:
-    wanted = data[["mass", "visible", "null", "rows"]]
-    return wanted.isel(layer=number, drop=True)
+    return data[list(RECEIVED)].isel(layer=number, drop=True)
 
 
 def _sweep_layer(data: xr.Dataset, rule: str, grid: np.ndarray) -> xr.Dataset:
     enough = measured(data)
     if rule == "top":  # a rank below K, as a margin that must exceed -K
-        beyond, thresholds = -rank_of_keys(data, enough).astype(float), -grid[::-1]
+        rank = _by_strength(lambda strength: anchor_rules.rank(strength, math.ceil(grid[-1])), data, enough)
+        beyond, thresholds = -rank.astype(float), -grid[::-1]
     else:
         beyond, thresholds = margin(data, rule), grid
     mass = data["mass"]

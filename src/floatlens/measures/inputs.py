@@ -27,6 +27,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 import numpy as np
 import xarray as xr
 
+from floatlens import anchor_rules
 from floatlens.errors import Refusal
 from floatlens.trace.schema import PROMPT
 from floatlens.trace.trace import Trace
@@ -251,10 +252,6 @@ def prompts_of(trace: Trace) -> list[str]:
     return [prompt_of(trace, number) for number in range(len(trace))]
 
 
-WITNESSES = 16
-WITNESSES_PER_ROW = 0.25
-
-
 @one_sample_at_a_time
 def received(data: xr.Dataset) -> xr.DataArray:
     """Mean weight that a key gets from the rows that can see it; NaN where none does.
@@ -286,8 +283,7 @@ def lift(data: xr.Dataset) -> xr.DataArray:
 
 def fair_mass(data: xr.Dataset, ending: str = "") -> xr.DataArray:
     """The mass of each key if every row spread evenly over what it sees; NaN where no row sees it. `ending` "_even" is that of the rows at even positions."""
-    visible = data[f"visible{ending}"]
-    return (visible * data[f"null{ending}"]).where(visible > 0)
+    return xr.apply_ufunc(anchor_rules.fair_mass, data[f"visible{ending}"], data[f"null{ending}"])
 
 
 @one_sample_at_a_time
@@ -304,9 +300,9 @@ def measured(data: xr.Dataset) -> xr.DataArray:
     25
     """
     refuse_missing(data, ("visible", "rows"), "Which keys are measured")
-    rows = data["rows"]
-    needed = np.minimum(rows, np.maximum(WITNESSES, WITNESSES_PER_ROW * rows))
-    return (data["visible"] >= needed) & (data["visible"] > 0)
+    visible = data["visible"]
+    enough = xr.apply_ufunc(anchor_rules.eligible, visible, data["rows"], input_core_dims=[["key"], []], output_core_dims=[["key"]])
+    return enough.transpose(*visible.dims, ...)
 
 
 @one_sample_at_a_time

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from floatlens.measures.anchors import RULES
+from floatlens.anchor_rules import RULES
 from floatlens.measures.anchors import threshold_sweep as share_above
 from floatlens.measures.inputs import RECEIVED, Measurable, one_sample_at_a_time, pool_steps, refuse_missing
 from floatlens.report.figures.style import (
