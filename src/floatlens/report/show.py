@@ -92,7 +92,7 @@ def blanks_before(own: xr.Dataset, text: str, tokens: list[str]) -> list[str]:
 
     Examples
     --------
-    >>> spans = {"char_start": ("position", [-1, 0, 5, 8]), "char_stop": ("position", [-1, 4, 8, 9])}
+    >>> spans = {"char_start": ("position", [-1, 0, 5, 7]), "char_stop": ("position", [-1, 4, 7, 8])}
     >>> blanks_before(xr.Dataset(spans), "Here is.", ["[BOS]", "Here", "is", "."])
     ['', '', ' ', '']
     """
