@@ -7,10 +7,10 @@ READY := .venv/.ready
 
 setup: $(READY)  ## install floatlens into .venv
 
-demo: $(READY)  ## the claims of two papers, checked on the bundled twins; writes floatlens-demo/
+demo: $(READY)  ## published claims about attention, checked on the bundled twins; writes floatlens-demo/
 	$(BIN)/floatlens demo
 
-test: lint  ## ruff, pyright, pytest with doctests
+test: lint  ## ruff, import-linter, pyright, pytest with doctests
 	$(BIN)/pytest -n 2
 
 test-real: $(READY)  ## the tests that run SmolLM2-135M for real (fetches 93 MB on first use; the questions take about two hours of one core)
@@ -22,6 +22,7 @@ attack: $(READY)  ## damaged traces and folders, hostile checkpoints, prompts an
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/pyright
 
 bench: $(READY)  ## what observing costs: one table from one interleaved run (about half an hour on two cores)

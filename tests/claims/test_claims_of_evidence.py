@@ -1,4 +1,4 @@
-"""Every claim, on evidence made up by hand: it holds where the numbers are as published, fails where they are not, and is left open where they do not say."""
+"""Every claim, on evidence made up by hand: it holds where the numbers are as published, fails where they are not, and is open where they do not say."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from made_up_evidence import MadeUp, as_published
 
 from floatlens.claims.evidence import LAYOUTS, MASKED_CONTEXT, NOISE, POSITIONS, Evidence, read_evidence
 from floatlens.claims.findings import CLAIMS, QUANTITIES, judge_all, split_differences
 from floatlens.claims.verdicts import judge
+from made_up_evidence import MadeUp, as_published
 
 NAMES = [claim.name for claim, _ in CLAIMS]
 
@@ -116,7 +116,7 @@ def test_no_claim_is_without_a_number_that_makes_it_fail() -> None:
 def test_numbers_lost_in_noise_say_nothing() -> None:
     made_up = as_published()
     made_up.noise = 1e4
-    assert set(verdicts(made_up.evidence()).values()) == {"cannot be said"}
+    assert set(verdicts(made_up.evidence()).values()) == {"inconclusive"}
 
 
 def test_twins_that_change_places_change_the_verdicts() -> None:
@@ -135,9 +135,9 @@ def test_twins_that_change_places_change_the_verdicts() -> None:
         "masking-tells-apart",
     ):
         assert found[name] == "fails", name
-    # an autoregressive model has no masked rows, and nothing is said of rows that are not there
+    # an autoregressive model has no masked rows, and nothing is asked of rows that are not there
     for name in ("floats", "structure-then-content", "geometry", "frontier", "sinks-on-structure", "small-values-mdm"):
-        assert found[name] == "cannot be said", name
+        assert found[name] == "not asked", name
 
 
 def test_a_model_without_masked_rows_is_the_reason() -> None:
@@ -153,8 +153,8 @@ def test_a_twin_at_the_shortcut_has_nothing_to_lose() -> None:
         if (twin, experiment) == ("mdm", "masked descriptions"):
             made_up.asked[twin, experiment, context, intervention, control]["accuracy"] = 0.1
     found = {one.claim.name: one for one in judge_all(made_up.evidence())}
-    assert found["masking-spares-mdm"].outcome == "cannot be said"
-    assert "the mdm twin is not surely above the shortcut (0.10; ignoring the person scores 0.10)" in found["masking-spares-mdm"].reason
+    assert found["masking-spares-mdm"].outcome == "not asked"
+    assert "the mdm twin is not reliably above the shortcut (0.10; ignoring the person scores 0.10)" in found["masking-spares-mdm"].reason
     assert found["masking-ruins-arm"].outcome == "holds", "the ARM has something to lose"
 
 
@@ -163,15 +163,15 @@ def test_two_twins_at_the_ceiling_have_nothing_to_gain() -> None:
     for twin in ("arm", "mdm"):
         made_up.asked[twin, "noise", NOISE[-1], "", ""]["accuracy"] = 0.99
     found = {one.claim.name: one for one in judge_all(made_up.evidence())}["gains-more"]
-    assert found.outcome == "cannot be said"
-    assert "both are at the ceiling with passages (0.99 and 0.99 right)" in found.reason
+    assert found.outcome == "not asked"
+    assert "both twins are at the ceiling with passages (MDM 0.99, ARM 0.99)" in found.reason
 
 
 def test_a_text_that_recalls_too_little_has_no_retrieval_heads() -> None:
     made_up = as_published()
     made_up.counts = False
     found = {one.claim.name: one for one in judge_all(made_up.evidence())}["retrieval-when-deep"]
-    assert (found.outcome, found.reason) == ("cannot be said", "no text of the mdm twin recalls more than half of its gold passage")
+    assert (found.outcome, found.reason) == ("inconclusive", "no text of the mdm twin recalls more than half of its gold passage")
 
 
 def test_differences_split_exactly_and_follow_what_was_made_to_differ() -> None:
@@ -179,11 +179,11 @@ def test_differences_split_exactly_and_follow_what_was_made_to_differ() -> None:
     assert set(splits) == set(QUANTITIES)
     for split in splits.values():
         assert split.whole.value == pytest.approx(split.objective.value + split.mask.value, abs=1e-9)
-    assert splits["on the first token, %"].follows == "mask", "the causal MDM was made to look like the ARM"
-    assert splits["nats lost to masking 1"].follows == "objective", "and to answer like the MDM"
+    assert splits["share of the first token, %"].follows == "mask", "the causal MDM was made to look like the ARM"
+    assert splits["nats lost, 1 key masked"].follows == "objective", "and to answer like the MDM"
     assert splits["accuracy lost to noise"].whole.value == pytest.approx(0.4, abs=0.05)
     assert splits["accuracy lost in the middle"].whole.value == pytest.approx(0.3, abs=0.05), "first and last .9, middle .6"
-    assert splits["accuracy over noise, slope"].whole.value == pytest.approx(-0.5, abs=0.05), "a tenth for each fifth"
+    assert splits["slope of accuracy over noise"].whole.value == pytest.approx(-0.5, abs=0.05), "a tenth for each fifth"
 
 
 def test_a_number_is_the_mean_over_samples_with_its_null(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Verdicts follow from intervals and lines, by rule."""
+"""Verdicts follow from intervals and thresholds, by rule."""
 
 import math
 
@@ -20,21 +20,21 @@ def part(low: float, high: float, side: str = "above", line: float = 0.0, barred
     [
         ("above", 0.0, 0.1, 0.3, "holds"),
         ("above", 0.0, -0.3, -0.1, "fails"),
-        ("above", 0.0, -0.1, 0.3, "cannot be said"),
-        ("above", 0.0, 0.0, 0.3, "cannot be said"),
-        ("above", 0.0, -0.3, 0.0, "cannot be said"),
-        ("above", 0.2, 0.1, 0.3, "cannot be said"),
+        ("above", 0.0, -0.1, 0.3, "inconclusive"),
+        ("above", 0.0, 0.0, 0.3, "inconclusive"),
+        ("above", 0.0, -0.3, 0.0, "inconclusive"),
+        ("above", 0.2, 0.1, 0.3, "inconclusive"),
         ("above", 0.2, 0.0, 0.1, "fails"),
         ("below", 0.05, -0.02, 0.04, "holds"),
         ("below", 0.05, 0.06, 0.2, "fails"),
-        ("below", 0.05, 0.04, 0.06, "cannot be said"),
-        ("below", 0.05, 0.0, 0.05, "cannot be said"),
+        ("below", 0.05, 0.04, 0.06, "inconclusive"),
+        ("below", 0.05, 0.0, 0.05, "inconclusive"),
         ("within", 0.05, -0.04, 0.04, "holds"),
         ("within", 0.05, 0.06, 0.2, "fails"),
         ("within", 0.05, -0.2, -0.06, "fails"),
-        ("within", 0.05, -0.04, 0.06, "cannot be said"),
-        ("within", 0.05, -0.05, 0.04, "cannot be said"),
-        ("within", 0.05, -0.2, 0.2, "cannot be said"),
+        ("within", 0.05, -0.04, 0.06, "inconclusive"),
+        ("within", 0.05, -0.05, 0.04, "inconclusive"),
+        ("within", 0.05, -0.2, 0.2, "inconclusive"),
     ],
 )
 def test_a_part_holds_only_with_its_whole_interval_on_the_claimed_side(
@@ -42,17 +42,17 @@ def test_a_part_holds_only_with_its_whole_interval_on_the_claimed_side(
 ) -> None:
     found, reason = outcome_of(part(low, high, side, line))
     assert found == outcome
-    assert reason == ("the interval includes the line" if outcome == "cannot be said" else "")
+    assert reason == ("the interval includes the threshold" if outcome == "inconclusive" else "")
 
 
 def test_what_bars_the_question_is_the_reason_whatever_the_interval() -> None:
-    assert outcome_of(part(0.1, 0.3, barred="both are at the ceiling")) == ("cannot be said", "both are at the ceiling")
+    assert outcome_of(part(0.1, 0.3, barred="both are at the ceiling")) == ("not asked", "both are at the ceiling")
 
 
-def test_a_number_that_does_not_exist_cannot_be_said_and_says_why() -> None:
-    assert outcome_of(Part("gain", NOTHING, "above", 0.0)) == ("cannot be said", "no anchors")
+def test_a_number_that_does_not_exist_was_not_asked_and_one_without_interval_is_inconclusive() -> None:
+    assert outcome_of(Part("gain", NOTHING, "above", 0.0)) == ("not asked", "no anchors")
     one_prompt = Estimate(0.5, math.nan, math.nan, 1, "one prompt, so no interval")
-    assert outcome_of(Part("gain", one_prompt, "above", 0.0)) == ("cannot be said", "one prompt, so no interval")
+    assert outcome_of(Part("gain", one_prompt, "above", 0.0)) == ("inconclusive", "one prompt, so no interval")
 
 
 def test_one_failing_part_fails_the_claim_and_one_open_part_leaves_it_open() -> None:
@@ -60,7 +60,16 @@ def test_one_failing_part_fails_the_claim_and_one_open_part_leaves_it_open() -> 
     assert judge(CLAIM, [holds, holds]).outcome == "holds"
     assert judge(CLAIM, [holds, fails, is_open]).outcome == "fails"
     verdict = judge(CLAIM, [holds, is_open, Part("gain", NOTHING, "above", 0.0)])
-    assert (verdict.outcome, verdict.reason) == ("cannot be said", "the interval includes the line; no anchors")
+    assert (verdict.outcome, verdict.reason) == ("inconclusive", "the interval includes the threshold; no anchors")
+
+
+def test_a_claim_is_not_asked_only_if_none_of_its_parts_was() -> None:
+    missing, barred = Part("gain", NOTHING, "above", 0.0), part(0.1, 0.3, barred="both are at the ceiling")
+    verdict = judge(CLAIM, [missing, barred])
+    assert (verdict.outcome, verdict.reason) == ("not asked", "no anchors; both are at the ceiling")
+    verdict = judge(CLAIM, [missing, part(0.1, 0.3)])
+    assert (verdict.outcome, verdict.reason) == ("inconclusive", "no anchors")
+    assert judge(CLAIM, [missing, part(-0.3, -0.1)]).outcome == "fails"
 
 
 def test_a_claim_without_numbers_is_no_verdict() -> None:
@@ -75,16 +84,19 @@ def test_a_claim_without_numbers_is_no_verdict() -> None:
         ((-0.5, 0.5), (1.0, 2.0), "mask"),
         ((1.0, 2.0), (0.5, 1.0), "both"),
         ((1.0, 2.0), (-1.0, -0.5), "opposed"),
-        ((-0.5, 0.5), (-0.5, 0.5), "cannot be said"),
+        ((-0.5, 0.5), (-0.5, 0.5), "inconclusive"),
     ],
 )
 def test_a_difference_follows_what_alone_is_there(objective: tuple[float, float], mask: tuple[float, float], follows: str) -> None:
     first, second = (Estimate(sum(ends) / 2, *ends, 20) for ends in (objective, mask))
     whole = Estimate(first.value + second.value, objective[0] + mask[0], objective[1] + mask[1], 20)
-    assert followed(whole, first, second) == follows
+    found, reason = followed(whole, first, second)
+    assert found == follows
+    assert bool(reason) == (follows == "inconclusive"), "what is open has a reason"
 
 
 def test_a_difference_that_is_not_there_follows_nothing() -> None:
     nothing, something = Estimate(0.1, -1.0, 1.2, 20), Estimate(0.5, 0.2, 0.8, 20)
-    assert followed(nothing, something, nothing) == "cannot be said"
-    assert followed(NOTHING, NOTHING, something) == "cannot be said"
+    assert followed(nothing, something, nothing) == ("inconclusive", "the interval of the difference includes 0")
+    assert followed(something, nothing, nothing) == ("inconclusive", "the intervals of both effects include 0")
+    assert followed(NOTHING, NOTHING, something) == ("not asked", "no anchors")

@@ -200,3 +200,21 @@ def test_a_mdm_is_shown_with_its_masks(floatlens: Callable[..., Ran], tmp_path: 
     assert "What the masked rows look at" in said
     code, _, errors = floatlens("show", tmp_path / "run.zarr", "--sample", 3)
     assert (code, "There is no sample 3" in errors) == (2, True)
+
+
+@pytest.mark.parametrize("twin", ["twin-mdm", "twin-arm"])
+def test_a_twins_text_is_shown_with_the_blanks_of_its_decoder(
+    twin: str, floatlens: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = "Britta York keeps a dog. Britta York lives in Tunis.\nWhere does Britta York live?"
+    trace = fl.load(twin).trace(prompt, gen_length=8, path=tmp_path / "run.zarr", progress=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, said, _ = floatlens("show", tmp_path / "run.zarr", "--prompt", "--top", 10)
+    lines = [line.rstrip() for line in said.splitlines()]
+    assert max(map(len, lines)) <= 80
+    canvas = lines[3 : lines.index("", 3)]
+    steps = [place for place, line in enumerate(canvas) if line[:4].strip()]
+    last = " ".join(line[5:].strip() for line in canvas[steps[-1] :])
+    assert last == f"[BOS]{prompt}{trace.completion(0)}".replace("\n", "⏎")
+    keys = [word for line in lines if line.startswith(" layer") for word in line.split("  ") if word.strip().startswith("key")]
+    assert [key.strip() for key in keys] == [f"key {rank}" for rank in range(1, 11)], "keys that do not fit get a table of their own"

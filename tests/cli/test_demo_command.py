@@ -1,4 +1,4 @@
-"""`floatlens demo`, start to end, on the bundled twins with few questions: what it writes, that its numbers are those of what it stored, and what it refuses."""
+"""`floatlens demo` on the bundled twins with few questions: what it prints and writes, that its numbers are those it stored, what it refuses."""
 
 import csv
 import json
@@ -12,29 +12,47 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 import floatlens as fl
 from floatlens.claims.evidence import Evidence, read_evidence
-from floatlens.claims.findings import CLAIMS, judge_all
+from floatlens.claims.findings import CLAIMS, findings_of, judge_all
 from floatlens.cli import run
 from floatlens.lab.experiments import measurements_of
+from floatlens.report.claims import print_accuracies, print_claims, print_splits
+from floatlens.report.tables import number
 
 Ran = tuple[int, str, str]
 
 
+WIDTH = 80
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder that one demo wrote, and what it said. Figures are drawn in tests/report/test_claim_pictures.py."""
+    """The folder that one demo wrote, and what it said into a pipe. Figures are drawn in tests/report/test_claim_pictures.py."""
     folder = tmp_path_factory.mktemp("demo") / "out"
-    said, before = StringIO(), sys.argv
-    sys.argv = ["floatlens", "demo", "--questions", "4", "--no-figures", "--into", str(folder)]
-    try:
+    said = StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        patch.setattr(sys, "argv", ["floatlens", "demo", "--questions", "4", "--no-figures", "--into", str(folder)])
         with redirect_stdout(said), pytest.raises(SystemExit) as ended:
             run()
-    finally:
-        sys.argv = before
     assert not ended.value.code
     return folder, said.getvalue()
+
+
+@pytest.fixture(scope="module", params=["pipe", "terminal"])
+def printed(request: pytest.FixtureRequest, made: tuple[Path, str]) -> tuple[Path, list[str]]:
+    """The same findings as they are printed into a pipe and on a terminal of 80 columns."""
+    folder, said = made
+    if request.param == "pipe":
+        return folder, said.splitlines()
+    findings, shown = findings_of(read_evidence(folder / "tables")), StringIO()
+    terminal = Console(width=WIDTH, force_terminal=True, color_system=None, file=shown)
+    for show in (print_accuracies, print_claims, print_splits):
+        show(terminal, findings)
+    return folder, shown.getvalue().splitlines()
 
 
 def claims_of(folder: Path) -> dict[str, dict]:
@@ -49,16 +67,105 @@ def test_the_folder_holds_claims_tables_traces_and_figures_and_says_what_they_ar
     assert set(claims_of(folder)) == {claim.name for claim, _ in CLAIMS}
     assert "claims.md" in said.splitlines()[-1]
     assert "intervals are over prompts, not over trainings" in " ".join(said.split())
-    assert str(folder.parent) not in (folder / "claims.json").read_text(), "where models lie is nobody's business"
+    assert str(folder.parent) not in (folder / "claims.json").read_text(), "where models are stored is nobody's business"
 
 
-def test_the_terminal_shows_every_claim_and_the_shortcut_beside_accuracies(made: tuple[Path, str]) -> None:
-    folder, said = made
-    flat = " ".join(said.split())
-    assert "shortcut" in flat
-    for claim in claims_of(folder).values():
-        assert claim["statement"].split()[0] in flat
-    assert sum(flat.count(outcome) for outcome in ("holds", "fails", "cannot be said")) >= len(CLAIMS)
+def shown(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{number(value)} {unit}".rstrip()
+
+
+def interval_of(estimate: dict) -> str:
+    """A number with its interval, as tables print it."""
+    return shown(estimate["value"]) + ("" if estimate["low"] is None else f" [{shown(estimate['low'])}, {shown(estimate['high'])}]")
+
+
+def number_in_pieces(part: dict) -> list[str]:
+    """What a claim's line says of a number: "8.2 % [7.1, 9.0]", "MDM: 11.9 %", "n = 40". No piece may be broken."""
+    estimate = part["estimate"]
+    interval = "" if estimate["low"] is None else f" [{shown(estimate['low'])}, {shown(estimate['high'])}]"
+    beside = [] if part["beside"] is None else [f"{part['beside_says']}: {shown(part['beside'], part['unit'])}"]
+    return [f"{part['says']}: {shown(estimate['value'], part['unit'])}{interval}", *beside, f"n = {estimate['prompts']}"]
+
+
+def claim_in_lines(claim: dict) -> list[str]:
+    """All that is printed of a claim: verdict, statement and paper; a line per number; the reason where it neither holds nor fails."""
+    with_reason = [f"{part['verdict_of_number']} ({part['reason']})".removesuffix(" ()") for part in claim["numbers"]]
+    alike = len(set(with_reason)) == 1
+    return [
+        f"{claim['verdict']} {claim['statement']} ({claim['paper']})",
+        *("; ".join(number_in_pieces(part) + ([] if alike else [own])) for part, own in zip(claim["numbers"], with_reason, strict=True)),
+        *([f"{claim['verdict']}: {claim['reason']}"] if alike and claim["reason"] else []),
+    ]
+
+
+def test_every_claim_is_printed_whole_with_its_verdict_numbers_and_reason(printed: tuple[Path, list[str]]) -> None:
+    folder, lines = printed
+    claims = list(claims_of(folder).values())
+    first = next(place for place, line in enumerate(lines) if claims[0]["statement"][:40] in line)
+    last = next(place for place, line in enumerate(lines) if line.startswith("Mask or objective?"))
+    read: list[str] = []
+    for line in lines[first:last]:
+        if line.startswith("    "):  # goes on from the line before
+            read[-1] += f" {line.strip()}"
+        elif line.strip():
+            read.append(" ".join(line.split()))
+    assert read == [line for claim in claims for line in claim_in_lines(claim)]
+    assert {claim["verdict"] for claim in claims} <= {"holds", "fails", "inconclusive", "not asked"}
+    for claim in claims:
+        assert bool(claim["reason"]) == (claim["verdict"] in ("inconclusive", "not asked")), claim["name"]
+        for piece in (piece for part in claim["numbers"] for piece in number_in_pieces(part)):
+            assert any(piece in line for line in lines), f"{piece!r} is broken"
+
+
+def cells_of(lines: list[str], headings: tuple[str, ...]) -> list[list[str]]:
+    """The cells of a printed table, each as one text; a row begins where its last cell does."""
+    top = next(place for place, line in enumerate(lines) if tuple(re.split(r"  +", line.strip())) == headings)
+    rule = max(place for place in range(top, top + 3) if set(lines[place].strip()) == {"─"})
+    edges = [lines[top].index(heading) for heading in headings]
+    rows: list[list[str]] = []
+    for line in lines[rule + 1 :]:
+        if not line.strip():
+            return rows
+        cells = [line[start:stop].strip() for start, stop in zip(edges, [*edges[1:], None], strict=True)]
+        if cells[-1]:
+            rows.append(cells)
+        else:
+            rows[-1] = [f"{before} {cell}".strip() for before, cell in zip(rows[-1], cells, strict=True)]
+    raise AssertionError("the table has no end")
+
+
+def test_the_last_table_is_printed_whole_and_says_what_each_difference_follows(printed: tuple[Path, list[str]]) -> None:
+    folder, lines = printed
+    splits = json.loads((folder / "claims.json").read_text())["mask_or_objective"]
+    rows = cells_of(lines, ("quantity", "ARM - MDM", "objective", "mask", "follows"))
+    assert [row[:4] for row in rows] == [
+        [split["quantity"], *(interval_of(split[name]) for name in ("whole", "objective", "mask"))] for split in splits
+    ]
+    notes = dict(re.findall(r"^\((\d+)\) (.+)$", "\n".join(line.rstrip() for line in lines), re.MULTILINE))
+    for row, split in zip(rows, splits, strict=True):
+        word, _, mark = row[4].partition(" (")
+        assert (word, notes[mark.rstrip(")")] if mark else "") == (split["follows"], split["reason"])
+        assert bool(mark) == (split["follows"] in ("inconclusive", "not asked"))
+
+
+def test_accuracies_are_printed_whole_with_the_shortcut_for_comparison(printed: tuple[Path, list[str]]) -> None:
+    folder, lines = printed
+    accuracies = json.loads((folder / "claims.json").read_text())["accuracies"]
+    top = next(place for place, line in enumerate(lines) if line.split()[:1] == ["context"])
+    assert lines[top].split() == ["context", "arm", "mdm", "causal-mdm", "shortcut", "n"]
+    end = next(place for place in range(top, len(lines)) if not lines[place].strip())
+    text = "\n".join(lines[top:end])
+    for row in accuracies:
+        for words in [*row["context"].split(", "), *(shown(row["by_twin"][twin]["value"]) for twin in row["by_twin"])]:
+            assert all(word in text for word in words.replace(",", " ").split()), row["context"]
+    assert len(re.findall(r"\s(\d+)$", text, re.MULTILINE)) == len(accuracies), "a row per context ends with its number of questions"
+
+
+def test_no_line_is_wider_than_the_terminal(printed: tuple[Path, list[str]]) -> None:
+    _, lines = printed
+    sentences = [line for line in lines if line.startswith("Open ")]  # `say` leaves long paths whole
+    assert [line for line in lines if len(line) > WIDTH and line not in sentences] == []
+    assert not any("…" in line for line in lines)
 
 
 def test_a_share_in_the_claims_is_that_of_the_stored_trace(made: tuple[Path, str]) -> None:
@@ -123,8 +230,8 @@ def test_the_mdm_in_place_of_the_arm_changes_the_numbers_and_verdicts_of_the_arm
     assert found["fixed-sink"].parts[0].estimate.value == pytest.approx(share)
     assert before["fixed-sink"].parts[0].estimate.value != pytest.approx(share, rel=0.01)
     for name in ("absorbs-less", "floats-more"):
-        assert (found[name].parts[0].estimate.value, found[name].outcome) == (pytest.approx(0), "cannot be said"), (
-            "a model differs not from itself"
+        assert (found[name].parts[0].estimate.value, found[name].outcome) == (pytest.approx(0), "inconclusive"), (
+            "a model does not differ from itself"
         )
         assert before[name].parts[0].estimate.value != 0
 

@@ -68,12 +68,12 @@ def test_a_stopped_training_goes_on_and_says_from_where(
         interrupted.setattr(torch.nn.utils, "clip_grad_norm_", clip_or_stop)  # the user stops it in the middle of the third update
         code, _, errors = floatlens(*words)
     assert code == 130
-    assert "floatlens: stopped; no half-written result was left behind." in errors
-    assert "go on when the same command is given again" in errors
+    assert "floatlens: interrupted; no half-written result was left behind." in errors
+    assert "run the same command again" in errors
     assert updates_done(tmp_path / "out" / "runs" / "twin-arm") == 2
     code, said, errors = floatlens(*words)
     assert code == 0, errors
-    assert "twin-arm goes on from update 2 of 4." in said
+    assert "twin-arm resumes from update 2 of 4." in said
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["runs", "twin-arm"]
     code, said, _ = floatlens(*words)
     assert (code, "twin-arm is trained already." in said) == (0, True)

@@ -1,1 +1,1 @@
-"""The claims of two papers, checked on the twins: evidence from traces, masking and questions, and a verdict for each claim by a rule that was written down before."""
+"""What papers claim about attention in ARMs and MDMs, and verdicts on the twins by rules that were fixed beforehand."""

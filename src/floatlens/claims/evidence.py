@@ -1,17 +1,18 @@
-"""What is asked, and in which contexts: the constants that experiments, claims and figures share. Nothing here needs torch.
+"""What was seen of the twins, as three tables, and how claims read them; and what is asked, in which contexts.
 
-What was seen of the twins, as three tables, and how claims read them.
-
-| table | one row for | columns besides `twin` |
+| table | one row per | columns besides `twin` |
 |---|---|---|
-| `measurements` | a number of a trace's sample | `rows` ("recorded", or "rectangle": predicting rows on prompt keys), `measure`, `unit`, `group`, `part`, `depth`, `sample`, `value`, `null`, `reason` |
-| `heads` | a head in a trace's sample | `sample`, `layer`, `head`, `third`, `score`, `null`, `counts` |
-| `answers` | a question under a condition | `experiment`, and those of `floatlens.study.evaluation` |
+| `measurements` | number of a traced sample | `rows` ("recorded", or "rectangle": predicting rows, prompt keys), `measure`, `unit`, |
+| | | `group`, `part`, `depth`, `sample`, `value`, `null`, `reason` |
+| `heads` | head and traced sample | `sample`, `layer`, `head`, `third`, `score`, `null`, `counts` |
+| `answers` | question and condition | `experiment`, and those of `floatlens.study.evaluation` |
 
-`twin` is the role in the comparison (arm, mdm, causal-mdm), whichever model plays it. Claims get one value a sample, labelled with the sample, so that twins and conditions are paired by it. What was not measured is NaN
-everywhere, with the reason in the attribute `reason`; outcomes have the attributes `least` and `most`, what one question can score, as far as they have ends. Nothing is ever filled in. Refused: a folder that does not hold the tables.
+`twin` is the role in the comparison (arm, mdm, causal-mdm), whichever model plays it. Claims get one value per sample, labelled with
+the sample, so that twins and conditions are paired by it. What was not measured is NaN everywhere, with the reason in the attribute
+`reason`; nothing is ever filled in. Outcomes have the attributes `least` and `most`, what a question can score, as far as that is
+limited. The constants are shared by experiments, claims and figures; nothing here needs torch.
 
-How often each twin is right in every context without an intervention, with what ignoring the person scores beside it.
+Refused: a folder that does not hold the tables.
 """
 
 import json
@@ -28,13 +29,13 @@ from floatlens.claims.verdicts import Estimate, mean_of
 from floatlens.errors import Refusal
 
 DESCRIBED_FROM = 3
-"""Passages that a description is written from, with gold at each slot in turn."""
+"""Passages per description; the gold passage takes each slot in turn."""
 DESCRIPTION_TOKENS = 32
-"""What a description and its end take, and what the twins were trained to fill."""
+"""Length of a description with its end token, which is what the twins were trained to fill."""
 ANSWER_TOKENS = 3
-"""A value, a full stop, the end."""
+"""A value, a full stop and the end token."""
 TWO_HOP_TOKENS = 7
-"""Whom it is about and what, as in "Felix Ellis lives in Cairo.", and the end."""
+"""A sentence such as "Felix Ellis lives in Cairo." and the end token."""
 
 CLOSED_BOOK, GOLD = "closed-book", "gold"
 NOISE = ("noise:0", "noise:0.2", "noise:0.4", "noise:0.6", "noise:0.8")
@@ -42,19 +43,17 @@ POSITIONS = ("position:1/6", "position:3/6", "position:6/6")
 LAYOUTS = ("layout:one,passages=4", "layout:adjacent,passages=4", "layout:far,passages=4")
 
 MASKED_CONTEXT = "position:2/3"
-"""Shorter than the other contexts, because looking for the strongest keys takes its time."""
+"""Shorter than the other contexts, because finding the strongest keys takes time."""
 ANSWERED_WITHOUT, DESCRIBED_WITHOUT = (1, 5, 10), (1,)
-"""How many of the strongest keys are masked. Writing takes as many steps as there are tokens, reading a likelihood takes one."""
+"""How many of the strongest keys are masked; fewer counts for descriptions, because writing takes many passes and a likelihood one."""
 MASKED_STEPS = 8
 """Denoising steps of a description under masking; all but the first are masked."""
 
 TOP_HEADS, MOST_OF_A_LAYER = 3, 2
-"""How many retrieval heads are silenced, and how many of them in one layer: others must be left as a control."""
+"""How many retrieval heads are silenced, and how many of them in one layer at most: others must be left as a control."""
 
 EXPERIMENTS = ("trace", "masked descriptions", "masked answers", "noise", "layout", "position", "known people")
 """What is done with every twin, the longest first."""
-
-
 TWINS = ("arm", "mdm", "causal-mdm")
 TABLES = ("measurements", "heads", "answers")
 POSSIBLE: dict[str, dict[str, float]] = {
@@ -62,7 +61,7 @@ POSSIBLE: dict[str, dict[str, float]] = {
     "shortcut": {"least": 0.0, "most": 1.0},
     "log_likelihood": {"most": 0.0},
 }
-"""What one question can score, where that has ends."""
+"""What a question can score, where that is limited."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,38 +84,38 @@ class Evidence:
         rows: str = "recorded",
         column: str = "value",
     ) -> xr.DataArray:
-        """One number of `floatlens measure` for each sample of a twin's trace; `column="null"` is its null."""
+        """A number of `floatlens measure` for each sample of a twin's trace; `column="null"` gives its null."""
         of_twin = self.measurements.filter(pl.col("twin") == twin)
-        found = of_twin.filter(
+        rows_found = of_twin.filter(
             (pl.col("rows") == rows)
             & (pl.col("measure") == measure)
             & (pl.col("group") == group)
             & (pl.col("part") == part)
             & (pl.col("depth") == depth)
         )
-        if found.is_empty():
+        if rows_found.is_empty():
             known = measure in of_twin["measure"].to_list()
             why = f"the {twin} twin has no {group} rows" if known else f"the {twin} twin has no measure {measure!r}"
             return _nothing(of_twin, why)
-        return _by_sample(found, column)
+        return _by_sample(rows_found, column)
 
     def outcome(
         self, twin: str, experiment: str, context: str, column: str = "accuracy", *, intervention: str = "", control: str = ""
     ) -> xr.DataArray:
-        """What came out for each question that a twin was asked in one condition of an experiment."""
+        """A column of the answers, for each question that a twin was asked in one condition of an experiment."""
         asked = self.answers.filter((pl.col("twin") == twin) & (pl.col("experiment") == experiment))
-        found = asked.filter((pl.col("context") == context) & (pl.col("intervention") == intervention) & (pl.col("control") == control))
-        if found.is_empty():
+        rows = asked.filter((pl.col("context") == context) & (pl.col("intervention") == intervention) & (pl.col("control") == control))
+        if rows.is_empty():
             return _nothing(asked, f"the {twin} twin was not asked: {experiment}, {context} {intervention}".rstrip())
-        values = _by_sample(found, column)
+        values = _by_sample(rows, column)
         return values.assign_attrs(values.attrs | POSSIBLE.get(column, {}))
 
     def head_scores(self, twin: str, third: str, column: str = "score") -> xr.DataArray:
-        """The mean of a column over the heads of a third of the depth ("all": of all), for the samples that recall more than half of the needle."""
+        """The mean of a column over the heads of a third of the depth ("all": every head); only samples that recall most of the needle."""
         return self._over_heads(twin, third, pl.col(column).mean())
 
     def share_of_heads(self, twin: str, threshold: float, column: str = "score") -> xr.DataArray:
-        """The share of heads whose score is above a threshold, for the samples that recall more than half of the needle."""
+        """The share of heads whose score is above a threshold; only samples that recall more than half of the needle."""
         return self._over_heads(twin, "all", (pl.col(column) > threshold).mean())
 
     def _over_heads(self, twin: str, third: str, mean: pl.Expr) -> xr.DataArray:
@@ -141,25 +140,25 @@ def read_evidence(folder: Path) -> Evidence:
     --------
     >>> read_evidence(Path("nowhere"))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: nowhere holds no evidence: measurements.parquet is missing. Name the folder `tables` of a demo.
+    floatlens.errors.Refusal: nowhere holds no evidence: measurements.parquet is missing. Pass the folder `tables` that a demo wrote.
     """
     for name in (*(f"{table}.parquet" for table in TABLES), "about.json"):
         if not (folder / name).is_file():
-            raise Refusal(f"{folder} holds no evidence: {name} is missing. Name the folder `tables` of a demo.")
+            raise Refusal(f"{folder} holds no evidence: {name} is missing. Pass the folder `tables` that a demo wrote.")
     tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES}
     return Evidence(**tables, about=json.loads((folder / "about.json").read_text(encoding="utf-8")))
 
 
-def _by_sample(found: pl.DataFrame, column: str) -> xr.DataArray:
-    rows = found.sort("sample")
+def _by_sample(rows: pl.DataFrame, column: str) -> xr.DataArray:
+    rows = rows.sort("sample")
     values = rows[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
     reasons = [text for text in rows["reason"].to_list() if text] if "reason" in rows.columns else []
-    said = {"reason": reasons[0]} if reasons else {}
-    return xr.DataArray(values, dims="sample", coords={"sample": rows["sample"].to_list()}, attrs=said)
+    attributes = {"reason": reasons[0]} if reasons else {}
+    return xr.DataArray(values, dims="sample", coords={"sample": rows["sample"].to_list()}, attrs=attributes)
 
 
 def _nothing(rows: pl.DataFrame, why: str) -> xr.DataArray:
-    """NaN for every sample there is, or for one where there is none."""
+    """NaN for every sample, or a single NaN where there are no samples."""
     samples = rows["sample"].unique().sort().to_list() or ["none"]
     return xr.DataArray(np.full(len(samples), np.nan), dims="sample", coords={"sample": samples}, attrs={"reason": why})
 
@@ -175,15 +174,15 @@ class Accuracy:
 
 
 def accuracies(evidence: Evidence) -> list[Accuracy]:
-    """Every context, in the order in which they were asked."""
-    # the questions of the heads are those of the masked answers once more
+    """How often each twin is right in every context without an intervention, in the order in which they were asked."""
+    # the retrieval heads were silenced on the questions of the masked answers
     untouched = evidence.answers.filter((pl.col("intervention") == "") & (pl.col("experiment") != "retrieval heads"))
     rows = []
     for experiment, context in untouched.select("experiment", "context").unique(maintain_order=True).rows():
         here = untouched.filter((pl.col("experiment") == experiment) & (pl.col("context") == context))
-        found = {twin: _accuracy(here.filter(pl.col("twin") == twin)) for twin in TWINS}
-        says = context if context.startswith(experiment) else f"{experiment}, {context}"
-        rows.append(Accuracy(says, found, float(here["shortcut"].cast(pl.Float64).to_numpy().mean()), here["sample"].n_unique()))
+        by_twin = {twin: _accuracy(here.filter(pl.col("twin") == twin)) for twin in TWINS}
+        name = context if context.startswith(experiment) else f"{experiment}, {context}"
+        rows.append(Accuracy(name, by_twin, float(here["shortcut"].cast(pl.Float64).to_numpy().mean()), here["sample"].n_unique()))
     return rows
 
 

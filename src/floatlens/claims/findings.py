@@ -1,12 +1,13 @@
-"""Where ARM and MDM differ, is it the mask or the objective? twin-causal-mdm has the ARM's mask and the MDM's objective.
+"""All that follows from the evidence: a verdict on every claim, every difference split into mask and objective, and the tables.
 
-For every quantity: ARM minus causal MDM is the *objective* at equal mask; causal MDM minus MDM is the *mask* at equal objective; they add up to ARM minus MDM. Read off by rule: an effect of which the
-interval excludes 0 is there; "mask" or "objective" if only that one is there and has the sign of the whole difference; "both" if both are and agree; "opposed" if they have different signs;
-"cannot be said" where neither is, or the whole difference includes 0. Numbers of attention are those of predicting rows on prompt keys, on which all three can be compared, as far as they exist there.
+A new claim is a `Claim`, a function from the evidence to its parts, and a line in `CLAIMS`.
 
-All claims, each with the function that takes its numbers from the evidence. A new claim is a `Claim`, a function to its parts, and a line here.
-
-All that follows from the evidence: verdicts, split differences, masking condition by condition, accuracies.
+Where ARM and MDM differ, is it the mask or the objective? twin-causal-mdm has the ARM's mask and the MDM's objective. For every
+quantity, ARM minus causal MDM is the effect of the *objective* at equal mask, causal MDM minus MDM is the effect of the *mask* at
+equal objective, and the two add up to ARM minus MDM. An effect counts if its interval excludes 0. The difference follows "mask" or
+"objective" if only that one counts and has the sign of the difference, and "both" if both do; they are "opposed" if they have
+different signs. It is "inconclusive" if neither counts or the interval of the difference includes 0, and "not asked" if a number was
+not measured. Numbers of attention are those of the shared rectangle (predicting rows, prompt keys), as far as they exist there.
 """
 
 import math
@@ -22,16 +23,20 @@ from floatlens.claims.evidence import Accuracy, Evidence, accuracies
 from floatlens.claims.masking import MaskingRow, likely, masking_rows, written
 from floatlens.claims.verdicts import Claim, Estimate, Part, Verdict, change, difference_of, judge
 
+WHOLE_INCLUDES_0 = "the interval of the difference includes 0"
+PARTS_INCLUDE_0 = "the intervals of both effects include 0"
+
 
 @dataclass(frozen=True)
 class Split:
-    """A difference between ARM and MDM: the whole, its two parts, and what it follows."""
+    """A difference between ARM and MDM: the whole, its two parts, what it follows, and the reason where that is open."""
 
     quantity: str
     whole: Estimate
     objective: Estimate
     mask: Estimate
     follows: str
+    reason: str = ""
 
 
 def _on_rectangle(measure: str) -> Callable[[Evidence, str], xr.DataArray]:
@@ -43,58 +48,66 @@ def _of_predicting_rows(measure: str) -> Callable[[Evidence, str], xr.DataArray]
 
 
 QUANTITIES: dict[str, Callable[[Evidence, str], xr.DataArray]] = {
-    "on the first token, %": _on_rectangle("on the first token"),
-    "on the strongest key, %": _on_rectangle("on the run's strongest key"),
+    "share of the first token, %": _on_rectangle("on the first token"),
+    "share of the strongest key, %": _on_rectangle("on the run's strongest key"),
     "float index": _on_rectangle("float index (no memory)"),
     "temporal variance": _on_rectangle("temporal variance"),
     "spatial variance": _on_rectangle("spatial variance"),
-    "structure over depth, slope": _of_predicting_rows("structure over depth"),
-    "value norm of anchors / rest": _of_predicting_rows("value norm of anchors"),
-    "right values lost to masking 1": lambda evidence, twin: change(written(evidence, twin), written(evidence, twin, 1)),
-    "nats lost to masking 1": lambda evidence, twin: change(likely(evidence, twin), likely(evidence, twin, 1)),
-    "nats lost to masking 10": lambda evidence, twin: change(likely(evidence, twin), likely(evidence, twin, 10)),
+    "slope of structure over depth": _of_predicting_rows("structure over depth"),
+    "value norm, anchors / other keys": _of_predicting_rows("value norm of anchors"),
+    "right values lost, 1 key masked": lambda evidence, twin: change(written(evidence, twin), written(evidence, twin, 1)),
+    "nats lost, 1 key masked": lambda evidence, twin: change(likely(evidence, twin), likely(evidence, twin, 1)),
+    "nats lost, 10 keys masked": lambda evidence, twin: change(likely(evidence, twin), likely(evidence, twin, 10)),
     "accuracy gained from passages": gain,
     "accuracy lost to noise": noise_loss,
-    "accuracy over noise, slope": noise_slope,
-    "nats over noise, slope": lambda evidence, twin: noise_slope(evidence, twin, "log_likelihood"),
+    "slope of accuracy over noise": noise_slope,
+    "slope of nats over noise": lambda evidence, twin: noise_slope(evidence, twin, "log_likelihood"),
     "accuracy lost in the middle": middle_loss,
     "nats lost in the middle": lambda evidence, twin: middle_loss(evidence, twin, "log_likelihood"),
     "accuracy lost to distance": distance_loss,
 }
-"""One number a sample for each twin."""
+"""Functions from the evidence and a twin to one number per sample."""
 
 
 def split_differences(evidence: Evidence) -> list[Split]:
     """Every difference between ARM and MDM, split into objective and mask."""
-    found = []
-    for quantity, of in QUANTITIES.items():
-        arm, mdm, between = (of(evidence, twin) for twin in ("arm", "mdm", "causal-mdm"))
+    splits = []
+    for quantity, values_of in QUANTITIES.items():
+        arm, mdm, between = (values_of(evidence, twin) for twin in ("arm", "mdm", "causal-mdm"))
         whole, objective, mask = difference_of(arm, mdm), difference_of(arm, between), difference_of(between, mdm)
-        found.append(Split(quantity, whole, objective, mask, followed(whole, objective, mask)))
-    return found
+        splits.append(Split(quantity, whole, objective, mask, *followed(whole, objective, mask)))
+    return splits
 
 
-def followed(whole: Estimate, objective: Estimate, mask: Estimate) -> str:
-    """What a difference follows, by the rule at the top of this module.
+def followed(whole: Estimate, objective: Estimate, mask: Estimate) -> tuple[str, str]:
+    """What a difference follows by the rule at the top of this module, and the reason where that is open.
 
     Examples
     --------
     >>> large, none = Estimate(2.0, 1.0, 3.0, 9), Estimate(0.1, -0.5, 0.7, 9)
-    >>> followed(large, none, large), followed(large, large, none), followed(none, none, none)
-    ('mask', 'objective', 'cannot be said')
+    >>> followed(large, none, large), followed(large, large, none)
+    (('mask', ''), ('objective', ''))
+    >>> followed(none, none, none)
+    ('inconclusive', 'the interval of the difference includes 0')
     """
-    signs = {name: _sign(one) for name, one in (("whole", whole), ("objective", objective), ("mask", mask))}
+    if missing := [effect for effect in (whole, objective, mask) if math.isnan(effect.value)]:
+        return "not asked", missing[0].reason or "it was not measured"
+    signs = {name: _sign(effect) for name, effect in (("whole", whole), ("objective", objective), ("mask", mask))}
     if signs["objective"] * signs["mask"] < 0:
-        return "opposed"
-    there = [name for name in ("mask", "objective") if signs[name] and signs[name] == signs["whole"]]
-    return "both" if len(there) == 2 else there[0] if there else "cannot be said"
+        return "opposed", ""
+    counting = [name for name in ("mask", "objective") if signs[name] and signs[name] == signs["whole"]]
+    if counting:
+        return ("both" if len(counting) == 2 else counting[0]), ""
+    if math.isnan(whole.low) or math.isnan(whole.high):
+        return "inconclusive", whole.reason or "there is no interval"
+    return "inconclusive", PARTS_INCLUDE_0 if signs["whole"] else WHOLE_INCLUDES_0
 
 
-def _sign(one: Estimate) -> int:
+def _sign(effect: Estimate) -> int:
     """1 or -1 where the interval excludes 0, else 0."""
-    if math.isnan(one.low) or math.isnan(one.high):
+    if math.isnan(effect.low) or math.isnan(effect.high):
         return 0
-    return 1 if one.low > 0 else -1 if one.high < 0 else 0
+    return 1 if effect.low > 0 else -1 if effect.high < 0 else 0
 
 
 CLAIMS: tuple[tuple[Claim, Callable[[Evidence], list[Part]]], ...] = (
@@ -139,5 +152,5 @@ class Findings:
 
 
 def findings_of(evidence: Evidence) -> Findings:
-    """Judge every claim, split every difference, and put the tables beside them."""
+    """Judge every claim, split every difference, and make the tables."""
     return Findings(judge_all(evidence), split_differences(evidence), masking_rows(evidence), accuracies(evidence), evidence.about)

@@ -1,9 +1,12 @@
-"""What masking did to a twin, condition by condition: outcome, removed attention, damage, and damage per removed attention, each with its interval; and the same as figures take it.
+"""Claims about masking the strongest keys, and what masking did to each twin, condition by condition.
 
-Claims about masking the strongest keys: that it ruins an ARM, spares an MDM, and that the difference is one of the models and not of the amount of attention that is gone.
+The claims say that masking ruins an ARM and spares an MDM, and that this is a difference between the models, not between the
+amounts of attention that were removed. `masking_rows` gives outcome, removed attention, damage and damage per removed attention,
+each with its interval; `masking_table` gives the same numbers per sample, as figures take them.
 
-What a twin writes is judged on descriptions (the share of their values that is right), and how sure it is on short answers (log-likelihood of the value). A twin whose descriptions are no better than
-what ignoring the person scores has nothing to lose: its claims cannot be said.
+What a twin writes is judged on descriptions (the share of their values that is right); how sure it is, on short answers (the
+log-likelihood of the value). A twin whose descriptions are no better than what ignoring the person scores has nothing to lose:
+its claims are not asked.
 """
 
 from dataclasses import dataclass
@@ -15,12 +18,12 @@ from floatlens.claims.sinks import SINKS
 from floatlens.claims.verdicts import Claim, Estimate, Part, change, difference_of, mean_of, ratio_of
 
 CONTROLS = {"": "anchors", "count": "count", "mass": "mass"}
-"""The controls as answers name them, and as figures do."""
+"""The controls: their names in the table of answers, and those in figures."""
 
 
 @dataclass(frozen=True)
 class Masking:
-    """An experiment under masking: which outcome and which removed attention count, what the outcome is in words, how many keys were masked."""
+    """An experiment under masking: the columns of its outcome and of the removed attention, its name, the counts of masked keys."""
 
     outcome: str
     removed: str
@@ -49,7 +52,7 @@ class MaskingRow:
 
 
 def masking_rows(evidence: Evidence) -> list[MaskingRow]:
-    """Every condition under masking."""
+    """Every condition of every experiment under masking."""
     rows = []
     for experiment, masking in MASKING.items():
         for twin in TWINS:
@@ -91,33 +94,33 @@ BARELY = 0.05  # five points
 MASKING_RUINS_ARM = Claim(
     "masking-ruins-arm",
     SINKS,
-    "Masking its strongest key (K = 1) ruins an ARM.",
-    "less than half of the ARM's right values is left, and both controls (as many random keys, as much attention) leave more",
+    "Masking the strongest key (K = 1) ruins what an ARM writes.",
+    "the ARM keeps less than half of its right values, and keeps more under both controls (as many random keys, as much attention)",
 )
 MASKING_SPARES_MDM = Claim(
     "masking-spares-mdm",
     SINKS,
-    "Masking its strongest key (K = 1) barely touches an MDM.",
+    "Masking the strongest key (K = 1) barely affects what an MDM writes.",
     "the MDM loses less than five points of its right values",
 )
 MASKING_TELLS_APART = Claim(
     "masking-tells-apart",
     SINKS,
-    "Masking the strongest key hurts an ARM more than an MDM.",
-    "what the ARM loses minus what the MDM loses lies above 0: in right values, and in the likelihood of answers",
+    "Masking the strongest key (K = 1) hurts an ARM more than an MDM.",
+    "what masking costs, ARM minus MDM, lies above 0, both in right values and in the log-likelihood of answers",
 )
 
 
 def masking_ruins_arm(evidence: Evidence) -> list[Part]:
-    """What is left of the ARM's descriptions, beside both controls."""
+    """What is left of the ARM's descriptions, and what masking costs beyond both controls."""
     barred = at_shortcut(evidence, "arm", "masked descriptions", MASKED_CONTEXT)
     untouched, masked = written(evidence, "arm"), written(evidence, "arm", 1)
-    parts = [Part("of right values, left", ratio_of(masked, untouched), "below", RUINED, 1.0, "untouched", "", barred)]
-    for control, says in (("count", "as many keys"), ("mass", "as much attention")):
+    parts = [Part("share of right values left", ratio_of(masked, untouched), "below", RUINED, 1.0, "untouched", "", barred)]
+    for control, name in (("count", "as many random keys"), ("mass", "as much attention")):
         spared = written(evidence, "arm", 1, control)
         parts.append(
             Part(
-                f"lost beyond {says}",
+                f"right values lost, beyond {name}",
                 difference_of(spared, masked),
                 "above",
                 0.0,
@@ -135,36 +138,39 @@ def masking_spares_mdm(evidence: Evidence) -> list[Part]:
     untouched, masked = written(evidence, "mdm"), written(evidence, "mdm", 1)
     control = mean_of(change(untouched, written(evidence, "mdm", 1, "mass"))).value
     barred = at_shortcut(evidence, "mdm", "masked descriptions", MASKED_CONTEXT)
-    return [Part("right values lost", difference_of(untouched, masked), "below", BARELY, control, "equal mass", "", barred)]
+    return [Part("right values lost", difference_of(untouched, masked), "below", BARELY, control, "equal-mass control", "", barred)]
 
 
 def masking_tells_apart(evidence: Evidence) -> list[Part]:
-    """What masking costs the ARM more than the MDM."""
-    barred = " and ".join(filter(None, (at_shortcut(evidence, twin, "masked descriptions", MASKED_CONTEXT) for twin in ("arm", "mdm"))))
+    """How much more masking costs the ARM than the MDM."""
+    barred = "; ".join(filter(None, (at_shortcut(evidence, twin, "masked descriptions", MASKED_CONTEXT) for twin in ("arm", "mdm"))))
     values = [change(written(evidence, twin), written(evidence, twin, 1)) for twin in ("arm", "mdm")]
     nats = [change(likely(evidence, twin), likely(evidence, twin, 1)) for twin in ("arm", "mdm")]
     return [
-        Part("right values lost, ARM - MDM", difference_of(*values), "above", 0.0, mean_of(values[1]).value, "the MDM's", "", barred),
-        Part("nats lost, ARM - MDM", difference_of(*nats), "above", 0.0, mean_of(nats[1]).value, "the MDM's"),
+        Part("right values lost, ARM - MDM", difference_of(*values), "above", 0.0, mean_of(values[1]).value, "MDM", "", barred),
+        Part("nats lost, ARM - MDM", difference_of(*nats), "above", 0.0, mean_of(nats[1]).value, "MDM"),
     ]
 
 
 def written(evidence: Evidence, twin: str, keys: int = 0, control: str = "") -> xr.DataArray:
-    """The share of right values in each description, with as many keys masked."""
-    done = f"mask-anchors:{keys}" if keys else ""
-    return evidence.outcome(twin, "masked descriptions", MASKED_CONTEXT, intervention=done, control=control)
+    """The share of right values in each description, with that many keys masked."""
+    intervention = f"mask-anchors:{keys}" if keys else ""
+    return evidence.outcome(twin, "masked descriptions", MASKED_CONTEXT, intervention=intervention, control=control)
 
 
 def likely(evidence: Evidence, twin: str, keys: int = 0, control: str = "") -> xr.DataArray:
-    """The log-likelihood of each answer, with as many keys masked."""
-    done = f"mask-anchors:{keys}" if keys else ""
-    return evidence.outcome(twin, "masked answers", MASKED_CONTEXT, "log_likelihood", intervention=done, control=control)
+    """The log-likelihood of each answer, with that many keys masked."""
+    intervention = f"mask-anchors:{keys}" if keys else ""
+    return evidence.outcome(twin, "masked answers", MASKED_CONTEXT, "log_likelihood", intervention=intervention, control=control)
 
 
 def at_shortcut(evidence: Evidence, twin: str, experiment: str, context: str) -> str:
-    """Why a twin may have nothing to lose: it is not surely better than a reader who ignores the person. "" if it is."""
+    """Why a twin may have nothing to lose: it is not reliably better than a reader who ignores the person. "" if it is."""
     right, ignoring = (evidence.outcome(twin, experiment, context, column) for column in ("accuracy", "shortcut"))
     beyond = mean_of(change(right, ignoring))
     if beyond.low > 0:
         return ""
-    return f"the {twin} twin is not surely above the shortcut ({mean_of(right).value:.2f}; ignoring the person scores {mean_of(ignoring).value:.2f})"
+    return (
+        f"the {twin} twin is not reliably above the shortcut ({mean_of(right).value:.2f}; ignoring the person scores "
+        f"{mean_of(ignoring).value:.2f}), so it may have nothing to lose"
+    )

@@ -1,8 +1,7 @@
-"""Claims about sinks: where they are, whether they stay, how much they absorb, what they are made of.
+"""Claims about sinks and floating: where anchors are, what they absorb, what they are made of, and whether they move.
 
-Lines come from definitions, not from results: an anchor is a key with more than four times its fair share (the rule `lift` of `floatlens.measures`), "most" is more than half.
-
-Claims about floating: that an MDM's anchors move, move more than an ARM's, and follow what is being written.
+Thresholds come from definitions, not from results: an anchor is a key that receives more than four times its fair share
+(the rule `lift` of `floatlens.measures`), and "most" means more than half.
 """
 
 import xarray as xr
@@ -13,38 +12,38 @@ from floatlens.claims.verdicts import Claim, Part, Side, change, difference_of, 
 ANCHOR_LIFT = 4.0
 MOST = 0.5
 STRUCTURE = ("mask", "layout", "punctuation")
-FLOATING, SINKS = "Floating (2601.07894)", "Sinks (2510.15731)"
+FLOATING, SINKS, SMALL_VALUES, VARIANCE = "arXiv:2601.07894", "arXiv:2510.15731", "arXiv:2601.19657", "arXiv:2602.17664"
 
 FIXED_SINK = Claim(
     "fixed-sink",
     SINKS,
     "An ARM piles its attention on one sink, the first token.",
-    f"the first token's share of the ARM's attention lies above {ANCHOR_LIFT:g} times its null, what makes a key an anchor",
+    f"the first token's share of the ARM's attention lies above {ANCHOR_LIFT:g} times its null, the share that makes a key an anchor",
 )
 SINK_STAYS = Claim(
     "sink-stays",
     SINKS,
     "An ARM's anchors are the same keys at every step and in every layer.",
-    "more than half of the ARM's anchors are shared by neighbouring steps, and by neighbouring layers (Jaccard)",
+    "neighbouring steps share more than half of the ARM's anchors (Jaccard index), and so do neighbouring layers",
 )
 ABSORBS_LESS = Claim(
     "absorbs-less",
     FLOATING,
     "An MDM's strongest key absorbs less attention than an ARM's.",
-    "on predicting rows and prompt keys, ARM minus MDM lies above 0",
+    "on the shared rectangle (predicting rows, prompt keys), the share of the strongest key, ARM minus MDM, lies above 0",
 )
 SMALL_VALUES_ARM = Claim(
     "small-values-arm",
-    "2601.19657",
-    "An ARM's anchors carry small values: they draw attention and hand on little.",
-    "the anchors' value norm lies below that of the other keys",
+    SMALL_VALUES,
+    "An ARM's anchors carry small values: they draw attention and pass on little.",
+    "the value norm of anchors, divided by that of the other keys, lies below 1",
 )
-SMALL_VALUES_MDM = Claim("small-values-mdm", "2601.19657", "An MDM's anchors carry small values.", SMALL_VALUES_ARM.rule)
+SMALL_VALUES_MDM = Claim("small-values-mdm", SMALL_VALUES, "An MDM's anchors carry small values.", SMALL_VALUES_ARM.rule)
 SINKS_ON_STRUCTURE = Claim(
     "sinks-on-structure",
     SINKS,
-    "An MDM's sinks sit on masks, new lines and punctuation.",
-    "more than half of the anchors' mass lies on them, and more than even attention would put there",
+    "An MDM's sinks sit on masks, line breaks and punctuation.",
+    "more than half of the mass of the MDM's anchors lies on them, and more than even attention would put there",
 )
 
 
@@ -52,78 +51,78 @@ def fixed_sink(evidence: Evidence) -> list[Part]:
     """The share of the ARM's predicting rows that lies on the first token."""
     share, null = (evidence.measured("arm", "on the first token", column=column) for column in ("value", "null"))
     fair = mean_of(null).value
-    return [Part("on the first token", mean_of(share), "above", ANCHOR_LIFT * fair, fair, "null", "%")]
+    return [Part("share of the first token", mean_of(share), "above", ANCHOR_LIFT * fair, fair, "null", "%")]
 
 
 def sink_stays(evidence: Evidence) -> list[Part]:
-    """What neighbouring steps and layers of the ARM have in common, beside chance."""
+    """The share of anchors that neighbouring steps and layers of the ARM have in common, and what chance would give."""
     parts = []
-    for says, measure in (("steps", "float index (no memory)"), ("layers", "drift along layers")):
+    for neighbours, measure in (("steps", "float index (no memory)"), ("layers", "drift along layers")):
         drift, chance = (evidence.measured("arm", measure, column=column) for column in ("value", "null"))
         common = mean_of((1 - drift).assign_attrs(drift.attrs))
-        parts.append(Part(f"anchors shared by {says}", common, "above", MOST, 1 - mean_of(chance).value, "null"))
+        parts.append(Part(f"anchors shared by neighbouring {neighbours}", common, "above", MOST, 1 - mean_of(chance).value, "null"))
     return parts
 
 
 def absorbs_less(evidence: Evidence) -> list[Part]:
     """How much more the strongest key of the ARM absorbs than that of the MDM."""
     arm, mdm = (evidence.measured(twin, "on the run's strongest key", rows="rectangle") for twin in ("arm", "mdm"))
-    return [Part("on the strongest key, ARM - MDM", difference_of(arm, mdm), "above", 0.0, mean_of(mdm).value, "the MDM's", "%")]
+    return [Part("share of the strongest key, ARM - MDM", difference_of(arm, mdm), "above", 0.0, mean_of(mdm).value, "MDM", "%")]
 
 
 def small_values_arm(evidence: Evidence) -> list[Part]:
-    """Value norm of the ARM's anchors over that of the rest."""
+    """Value norm of the ARM's anchors over that of its other keys."""
     return [_value_ratio(evidence, "arm", "predicting")]
 
 
 def small_values_mdm(evidence: Evidence) -> list[Part]:
-    """Value norm of the MDM's anchors over that of the rest."""
+    """Value norm of the MDM's anchors over that of its other keys."""
     return [_value_ratio(evidence, "mdm", "masked")]
 
 
 def sinks_on_structure(evidence: Evidence) -> list[Part]:
-    """The share of the MDM's anchor mass on masks, new lines and punctuation."""
+    """The share of the MDM's anchor mass on masks, line breaks and punctuation."""
     share, null = (_on_roles(evidence, column) for column in ("value", "null"))
     return [
-        Part("anchor mass on them", mean_of(share), "above", MOST, mean_of(null).value, "null"),
-        Part("more than their null", mean_of(change(share, null)), "above", 0.0, 0.0, "null"),
+        Part("share of the anchors' mass", mean_of(share), "above", MOST, mean_of(null).value, "null"),
+        Part("share minus its null", mean_of(change(share, null)), "above", 0.0, 0.0, "even attention"),
     ]
 
 
 def _on_roles(evidence: Evidence, column: str) -> xr.DataArray:
-    """What lies on masks, new lines and punctuation together, in every sample."""
+    """What lies on masks, line breaks and punctuation together, in each sample."""
     by_role = [evidence.measured("mdm", "anchor mass by role", group="masked", part=role, column=column) for role in STRUCTURE]
     return xr.concat(by_role, "role").sum("role", skipna=False).assign_attrs(by_role[0].attrs)
 
 
 def _value_ratio(evidence: Evidence, twin: str, group: str) -> Part:
     ratio = evidence.measured(twin, "value norm of anchors", group=group)
-    return Part("value norm, anchors / rest", mean_of(ratio), "below", 1.0, 1.0, "no difference")
+    return Part("value norm, anchors / other keys", mean_of(ratio), "below", 1.0, 1.0, "no difference")
 
 
 FLOATS = Claim(
     "floats",
     FLOATING,
     "An MDM's anchors float: they move from step to step.",
-    "the movement of the masked rows' anchors, beyond the noise of their rows, lies above 0",
+    "the anchors of the masked rows move more between steps than the noise of those rows explains (movement above 0)",
 )
 FLOATS_MORE = Claim(
     "floats-more",
     FLOATING,
     "An MDM's anchors float more than an ARM's.",
-    "on predicting rows and prompt keys, one row a step in both, the MDM's float index minus the ARM's lies above 0",
+    "on the shared rectangle (predicting rows, prompt keys; one row per step in both), the float index, MDM minus ARM, lies above 0",
 )
 VARIANCES = Claim(
     "variances",
-    "2602.17664",
-    "An ARM's attention is uneven over positions and still over time; an MDM's the reverse.",
-    "on predicting rows and prompt keys, the MDM's temporal variance lies above the ARM's, and its spatial variance below",
+    VARIANCE,
+    "An ARM's attention varies over positions but not over time; an MDM's varies over time but not over positions.",
+    "on the shared rectangle (predicting rows, prompt keys), MDM minus ARM lies above 0 for temporal and below 0 for spatial variance",
 )
 FRONTIER = Claim(
     "frontier",
     SINKS,
     "An MDM's anchors follow the unmasking frontier.",
-    "the correlation of their moves with those of the committed positions lies above that of circular shifts",
+    "their moves correlate with those of the committed positions more than circularly shifted moves do",
 )
 
 
@@ -131,26 +130,26 @@ def floats(evidence: Evidence) -> list[Part]:
     """How much of the MDM's anchors is replaced from step to step, beyond noise."""
     noise = mean_of(evidence.measured("mdm", "float index (no movement)", group="masked", column="null")).value
     moved = mean_of(evidence.measured("mdm", "movement", group="masked"))
-    return [Part("anchors replaced beyond noise", moved, "above", 0.0, noise, "by noise")]
+    return [Part("anchors replaced beyond noise", moved, "above", 0.0, noise, "noise alone")]
 
 
 def floats_more(evidence: Evidence) -> list[Part]:
     """The float index of the MDM minus that of the ARM."""
     mdm, arm = (evidence.measured(twin, "float index (no memory)", rows="rectangle") for twin in ("mdm", "arm"))
-    return [Part("float index, MDM - ARM", difference_of(mdm, arm), "above", 0.0, mean_of(arm).value, "the ARM's")]
+    return [Part("float index, MDM - ARM", difference_of(mdm, arm), "above", 0.0, mean_of(arm).value, "ARM")]
 
 
 def variances(evidence: Evidence) -> list[Part]:
     """Temporal variance of the anchors' centroid and spatial variance of the mean profile, MDM minus ARM."""
     sides: dict[str, Side] = {"temporal": "above", "spatial": "below"}
     parts = []
-    for says, side in sides.items():
-        mdm, arm = (evidence.measured(twin, f"{says} variance", rows="rectangle") for twin in ("mdm", "arm"))
-        parts.append(Part(f"{says} variance, MDM - ARM", difference_of(mdm, arm), side, 0.0, mean_of(arm).value, "the ARM's"))
+    for kind, side in sides.items():
+        mdm, arm = (evidence.measured(twin, f"{kind} variance", rows="rectangle") for twin in ("mdm", "arm"))
+        parts.append(Part(f"{kind} variance, MDM - ARM", difference_of(mdm, arm), side, 0.0, mean_of(arm).value, "ARM"))
     return parts
 
 
 def frontier(evidence: Evidence) -> list[Part]:
-    """How far the MDM's anchors move with the frontier, beside circular shifts."""
-    found, null = (evidence.measured("mdm", "follows the frontier", group="masked", column=column) for column in ("value", "null"))
-    return [Part("correlation, less its null", mean_of(change(found, null)), "above", 0.0, mean_of(null).value, "null")]
+    """How closely the MDM's anchors follow the frontier, minus what circular shifts of their moves give."""
+    correlation, null = (evidence.measured("mdm", "follows the frontier", group="masked", column=column) for column in ("value", "null"))
+    return [Part("correlation minus its null", mean_of(change(correlation, null)), "above", 0.0, mean_of(null).value, "null")]

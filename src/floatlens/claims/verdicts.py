@@ -1,17 +1,20 @@
-"""Numbers over prompts with their intervals, from one value a prompt: the means, differences and ratios of `floatlens.statistics`, as one small value each.
+"""Estimates over prompts, the claims they are held against, and the verdicts that follow.
 
-Values are arrays over `sample`, labelled with the sample; two sides are paired by that label. What cannot be estimated is NaN, with the reason.
+An `Estimate` is a number over prompts with its 95 % interval, made from one value per prompt: arrays over `sample`, labelled with
+the sample, by which two sides are paired. What cannot be estimated is NaN, with the reason. Outcomes that are right or wrong, and
+averages of such, carry the attributes `least` and `most`: what a question can score. They get the intervals of
+`floatlens.statistics.proportions`, which stay inside that range and have width where no question differs from another. Everything
+else gets a bootstrap over prompts (`floatlens.statistics.resampling`), cut off at `most` where only that is known: no
+log-likelihood lies above 0.
 
-Decided here: outcomes that are right or wrong, and averages of such, carry the attributes `least` and `most`, what a question can score. They get the intervals of `floatlens.statistics.proportions`, which end there and
-have width where no question differs from another; everything else gets a bootstrap over prompts (`floatlens.statistics.resampling`), ended at `most` where only that is known: no log-likelihood lies above 0.
+A `Claim` says what a paper says, in plain words, and by which rule it holds; the rule is written down with the claim, before any
+number is seen. What was measured comes as `Part`s: an estimate, the null or control to compare it with, and a threshold. `judge`
+reads nothing else, so a verdict is computed and never written by hand.
 
-A claim, the rule by which it is judged, and the verdict.
-
-A claim says what a paper says, in plain words, and by which rule it holds; the rule is written down with the claim, before any number is seen. What was measured comes as `Part`s: an
-estimate with its interval over prompts, the null or control beside it, and a line. `judge` reads nothing else, so a verdict is computed and never written.
-
-Decided here: a part holds if its whole interval lies on the claimed side of the line, fails if the whole interval lies on the other side, and cannot be said where the interval includes the line, where there is no
-interval, or where something bars the question (a model at the shortcut, two models at the ceiling). A claim fails if one of its parts fails, holds if all hold, and cannot be said otherwise.
+A part *holds* if its whole interval lies on the claimed side of the threshold and *fails* if all of it lies on the other side. It
+is *inconclusive* if the interval includes the threshold or does not exist, and *not asked* if the number was not measured, or if
+something bars the question (a model at the shortcut, two models at the ceiling). A claim fails if one of its parts fails, holds if
+all hold, is not asked if none of them was, and is inconclusive otherwise.
 """
 
 import math
@@ -51,13 +54,13 @@ def mean_of(values: xr.DataArray) -> Estimate:
     """
     if within := _range(values):
         return _estimate(bounded_mean(values, within=within), [values])
-    found = _estimate(bootstrap(values), [values])
+    estimate = _estimate(bootstrap(values), [values])
     most = values.attrs.get("most", math.inf)
-    return found if math.isnan(found.high) else replace(found, low=min(found.low, most), high=min(found.high, most))
+    return estimate if math.isnan(estimate.high) else replace(estimate, low=min(estimate.low, most), high=min(estimate.high, most))
 
 
 def difference_of(first: xr.DataArray, second: xr.DataArray) -> Estimate:
-    """The mean of the first minus that of the second, of the same samples.
+    """The mean of the first minus the mean of the second, over the same samples.
 
     Examples
     --------
@@ -69,7 +72,7 @@ def difference_of(first: xr.DataArray, second: xr.DataArray) -> Estimate:
 
 
 def ratio_of(above: xr.DataArray, below: xr.DataArray) -> Estimate:
-    """The mean of one over the mean of the other, of the same samples.
+    """The mean of the first divided by the mean of the second, over the same samples.
 
     Examples
     --------
@@ -82,7 +85,7 @@ def ratio_of(above: xr.DataArray, below: xr.DataArray) -> Estimate:
 
 
 def change(after: xr.DataArray, before: xr.DataArray) -> xr.DataArray:
-    """What each sample has more in the first than in the second; the reason why it has none stays with it.
+    """The first minus the second, sample by sample; the reason why a side has no values stays with the result.
 
     Examples
     --------
@@ -100,28 +103,28 @@ def change(after: xr.DataArray, before: xr.DataArray) -> xr.DataArray:
 
 
 def _range(values: xr.DataArray) -> Range | None:
-    """What a question can score; None where it has no ends, or only one."""
+    """What a question can score, from least to most; None where one end or both are not known."""
     return (values.attrs["least"], values.attrs["most"]) if {"least", "most"} <= values.attrs.keys() else None
 
 
 def _paired(first: xr.DataArray, second: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Both with all samples that either has; NaN where one has none, so that the pair is left out."""
-    one, other = xr.align(first, second, join="outer")
-    return one, other
+    """Both sides with all samples that either has; NaN where a side lacks one, so that the pair is left out."""
+    left, right = xr.align(first, second, join="outer")
+    return left, right
 
 
-def _estimate(found: xr.Dataset, sides: Sequence[xr.DataArray]) -> Estimate:
-    """The numbers of an interval as a value; where a side has no value at all, the reason is the side's own."""
-    value, low, high = (found[name].item() for name in ("estimate", "low", "high"))
+def _estimate(interval: xr.Dataset, sides: Sequence[xr.DataArray]) -> Estimate:
+    """An interval as an `Estimate`; where a side has no value at all, the reason is that side's own."""
+    value, low, high = (interval[name].item() for name in ("estimate", "low", "high"))
     own = [str(side.attrs["reason"]) for side in sides if side.attrs.get("reason") and bool(side.isnull().all())]
-    reason = own[0] if own and math.isnan(value) else str(found["reason"].item())
-    return Estimate(value, low, high, int(found["prompts"].item()), reason)
+    reason = own[0] if own and math.isnan(value) else str(interval["reason"].item())
+    return Estimate(value, low, high, int(interval["prompts"].item()), reason)
 
 
-Outcome = Literal["holds", "fails", "cannot be said"]
+Outcome = Literal["holds", "fails", "inconclusive", "not asked"]
 Side = Literal["above", "below", "within"]
 
-INCLUDES = "the interval includes the line"
+INCLUDES = "the interval includes the threshold"
 
 
 @dataclass(frozen=True)
@@ -136,9 +139,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Part:
-    """One number of a claim: what it is, its estimate, and on which side of a line it has to lie ("within": between minus and plus the line).
+    """One number of a claim: what it is (`says`), its estimate, and on which side of a threshold (`line`) it has to lie.
 
-    `beside` is the null or the control, and `beside_says` which; `barred` says why the question cannot be asked of these models, or "".
+    "within" means between minus and plus the threshold. `beside` is the null or control to compare it with, and `beside_says` its
+    name; `barred` says why the question cannot be asked of these models, or is "". The names are those of `claims.json`.
     """
 
     says: str
@@ -153,7 +157,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came out for a claim: the outcome, why it cannot be said where it cannot, and the parts it follows from."""
+    """The outcome of a claim, the reason where it neither holds nor fails, and the parts it follows from."""
 
     claim: Claim
     outcome: Outcome
@@ -162,26 +166,27 @@ class Verdict:
 
 
 def outcome_of(part: Part) -> tuple[Outcome, str]:
-    """Whether a part holds, and why that cannot be said where it cannot.
+    """Whether a part holds, and the reason where it neither holds nor fails.
 
     Examples
     --------
     >>> outcome_of(Part("gain", Estimate(0.2, 0.1, 0.3, 40), "above", 0.0))
     ('holds', '')
     >>> outcome_of(Part("gain", Estimate(0.2, -0.1, 0.5, 40), "above", 0.0))
-    ('cannot be said', 'the interval includes the line')
+    ('inconclusive', 'the interval includes the threshold')
     """
-    found = part.estimate
+    low, high, line = part.estimate.low, part.estimate.high, part.line
     if part.barred:
-        return "cannot be said", part.barred
-    if math.isnan(found.value) or math.isnan(found.low) or math.isnan(found.high):
-        return "cannot be said", found.reason or "there is no interval"
-    low, high, line = found.low, found.high, part.line
+        return "not asked", part.barred
+    if math.isnan(part.estimate.value):
+        return "not asked", part.estimate.reason or "it was not measured"
+    if math.isnan(low) or math.isnan(high):
+        return "inconclusive", part.estimate.reason or "there is no interval"
     if part.side == "within":
         holds, fails = -line < low and high < line, low > line or high < -line
     else:
         holds, fails = (low > line, high < line) if part.side == "above" else (high < line, low > line)
-    return ("holds", "") if holds else ("fails", "") if fails else ("cannot be said", INCLUDES)
+    return ("holds", "") if holds else ("fails", "") if fails else ("inconclusive", INCLUDES)
 
 
 def judge(claim: Claim, parts: Sequence[Part]) -> Verdict:
@@ -196,10 +201,10 @@ def judge(claim: Claim, parts: Sequence[Part]) -> Verdict:
     """
     if not parts:
         raise ValueError(f"the claim {claim.name} has no parts")
-    found = [outcome_of(part) for part in parts]
-    outcomes = [outcome for outcome, _ in found]
+    outcomes, reasons = zip(*map(outcome_of, parts), strict=True)
     if "fails" in outcomes:
         return Verdict(claim, "fails", "", tuple(parts))
-    if "cannot be said" in outcomes:
-        return Verdict(claim, "cannot be said", "; ".join(dict.fromkeys(reason for _, reason in found if reason)), tuple(parts))
-    return Verdict(claim, "holds", "", tuple(parts))
+    if set(outcomes) == {"holds"}:
+        return Verdict(claim, "holds", "", tuple(parts))
+    outcome = "not asked" if set(outcomes) == {"not asked"} else "inconclusive"
+    return Verdict(claim, outcome, "; ".join(dict.fromkeys(filter(None, reasons))), tuple(parts))

@@ -1,4 +1,4 @@
-"""`floatlens figures`: every figure that can be drawn of traces, and why the others cannot."""
+"""`floatlens figures`: draw every figure that the traces hold the numbers for, and say why the others are left out."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,21 +28,26 @@ def figures(
         ...,
         "--output",
         "-o",
-        help="The folder for the figures; made if it is not there. Figures that were drawn there before are replaced.",
+        help="The folder for the figures, created if needed. Figures that were drawn there before are replaced.",
     ),
-    format_: str = typer.Option("pdf,svg,png", "--format", "-f", help="One or more of pdf, svg, png."),
-    rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate, top."),
-    eps: float = typer.Option(None, help="The threshold of the rule, or how many keys for top; each rule has its own default (lift: 3)."),
-    sample: int = typer.Option(0, min=0, help="The sample of the figure that shows one: temporal drift."),
+    format_: str = typer.Option("pdf,svg,png", "--format", "-f", help="One or more of pdf, svg, png, separated by commas."),
+    rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate or top."),
+    eps: float = typer.Option(None, help="The threshold of the rule, or the number of keys for top; by default the rule's own."),
+    sample: int = typer.Option(0, min=0, help="The sample that temporal_drift shows, counted from 0."),
     group: str = typer.Option(
-        None, help="Rows whose attention is drawn: masked, unmasked, predicting, prompt. By default each figure's own."
+        None, help="Rows whose attention is drawn: masked, unmasked, predicting or prompt; by default each figure's own."
     ),
-    only: str = typer.Option(None, help="Only these figures, by name: temporal_drift,absorption_by_layer."),
-    gold: str = typer.Option("gold", help="The region that holds the answer, for retrieval heads."),
+    only: str = typer.Option(
+        None,
+        help="Only these figures, separated by commas: absorption_by_layer, absorption_on_shared_rectangle, temporal_drift, qk_geometry, "
+        "roles_by_depth, retrieval_heads, region_flow, threshold_sweep, float_index_by_layer. By default all.",
+    ),
+    gold: str = typer.Option("gold", help="The region that holds the answer, for retrieval_heads."),
 ) -> None:
     """Draw every figure that the traces hold the numbers for, and say why others are left out.
 
-    With several traces, absorption is drawn side by side, once as recorded and once on the rectangle that models of all kinds share; every other figure is drawn for each trace.
+    With several traces, absorption is drawn side by side, once as recorded and once on the rectangle that models of all kinds share
+    (predicting rows, prompt keys); every other figure is drawn for each trace.
 
     Examples:
 
@@ -60,7 +65,7 @@ def figures(
     from floatlens.trace.trace import open_trace
 
     console = make_console()
-    formats = [one.strip() for one in format_.split(",") if one.strip()]
+    formats = [ending.strip() for ending in format_.split(",") if ending.strip()]
     refuse_unknown_formats(formats)
     refuse_unknown_rule(rule, eps)
     refuse_folder_to_fill(output)
@@ -102,11 +107,11 @@ def short_names(paths: Sequence[str]) -> list[str]:
     ['a-run', 'b-run', 'other']
     """
     parts = [path.replace("\\", "/").rstrip("/").split("/") for path in paths]
-    names = [one[-1].removesuffix(".zarr") for one in parts]
-    often = Counter(names)
-    longer = [f"{one[-2]}-{name}" if often[name] > 1 and len(one) > 1 else name for one, name in zip(parts, names, strict=True)]
+    names = [own[-1].removesuffix(".zarr") for own in parts]
+    counts = Counter(names)
+    longer = [f"{own[-2]}-{name}" if counts[name] > 1 and len(own) > 1 else name for own, name in zip(parts, names, strict=True)]
     if twice := [path for path, name in zip(paths, longer, strict=True) if longer.count(name) > 1]:
-        raise Refusal(f"{' and '.join(twice)} would have figures of the same name; draw them into different folders.")
+        raise Refusal(f"{' and '.join(twice)} would have figures of the same name. Draw them into different folders.")
     return longer
 
 

@@ -1,4 +1,4 @@
-"""`floatlens measure`: what a trace comes to, and how two compare."""
+"""`floatlens measure`: the measures of a trace, and how two traces compare."""
 
 from typing import TYPE_CHECKING
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def measure(
-    paths: list[str] = typer.Argument(help="Traces: folders or fsspec URLs. Two with --compare."),
+    paths: list[str] = typer.Argument(help="Traces: folders or fsspec URLs; two with --compare.", metavar="TRACE"),
     compare: bool = typer.Option(False, "--compare", help="Compare two traces on the rows and keys they share."),
     unpaired: bool = typer.Option(False, "--unpaired", help="Compare traces of different prompts, as two separate sets."),
     rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate or top."),
-    eps: float = typer.Option(None, help="The rule's threshold (how many keys, for top). Each rule has its own default."),
-    gold: str = typer.Option(None, help="The region that holds the answer, for retrieval heads."),
-    group: str = typer.Option(None, help="Only these rows: masked, unmasked, predicting, prompt."),
-    by_layer: bool = typer.Option(False, "--by-layer", help="Every layer, not thirds of the depth."),
+    eps: float = typer.Option(None, help="The threshold of the rule, or the number of keys for top; by default the rule's own."),
+    gold: str = typer.Option(None, help="The region that holds the answer; adds retrieval heads."),
+    group: str = typer.Option(None, help="Only these rows: masked, unmasked, predicting or prompt; by default all that were traced."),
+    by_layer: bool = typer.Option(False, "--by-layer", help="Print every layer instead of thirds of the depth."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
-    as_csv: bool = typer.Option(False, "--csv", help="Print CSV, one line a number."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print CSV, one line per number."),
 ) -> None:
     """Measure a trace: anchors, absorption, drift, geometry, roles and flow, each with an interval over prompts and its null.
 
@@ -64,7 +64,7 @@ def _measure(trace: "Trace", rule: str, eps: float | None, gold: str | None, gro
     if group is not None and group not in groups:
         raise Refusal(f"This trace has no group {group!r}; it has {', '.join(groups)}.")
     summary = measure_trace(trace, rule=rule, eps=eps, gold=gold)
-    findings = [one for one in summary.findings(by_layer=by_layer) if group is None or one.group in (group, "")]
+    findings = [finding for finding in summary.findings(by_layer=by_layer) if group is None or finding.group in (group, "")]
     if how == "table":
         tables.print_findings(make_console(), summary, findings, [group] if group else groups)
     else:

@@ -1,4 +1,4 @@
-"""`floatlens models`: the families, what is bundled, and how each is known to be right."""
+"""`floatlens models`: the model families, what is bundled, and how each was checked."""
 
 from rich.table import Table
 
@@ -8,7 +8,9 @@ from floatlens.terminal import make_console
 def models() -> None:
     """List the model families, what is bundled, and how each was checked.
 
-    Example: floatlens models
+    Example:
+
+      floatlens models
     """
     from floatlens.models.checkpoint import BUNDLED
     from floatlens.models.families import FAMILIES
@@ -21,6 +23,7 @@ def models() -> None:
         table.add_row(family.name, family.models, family.runs_as, family.checked)
     console.print(table)
     console.print(
-        f"Bundled: {', '.join(BUNDLED)} (smollm2-135m is fetched on first use). Everything else: a folder, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
+        f"Bundled: {', '.join(BUNDLED)} (smollm2-135m is fetched on first use). "
+        "Everything else: a folder, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
     )
-    console.print("floatlens doctor MODEL says whether a model can be traced, and what a trace will take.")
+    console.print("floatlens doctor MODEL says whether a model can be traced, and what a trace takes.")

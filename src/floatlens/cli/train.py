@@ -1,4 +1,4 @@
-"""`floatlens train`: train the twins by a recipe, one after the other, going on where a run stopped."""
+"""`floatlens train`: train the twins by a recipe, one after the other; an interrupted run resumes where it stopped."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
 
 TRAINABLE = ("twins",)
 TAKES = {
-    "twins": "about 30 minutes of one core a twin, all in turn",
+    "twins": "about 30 minutes of one core per twin, one after the other",
     "smoke": "about a minute for all three; it shows that training works, the twins learn little",
 }
 
 
 def train(
-    what: str = typer.Argument(help="What to train: twins."),
-    smoke: bool = typer.Option(False, help="A recipe of about a minute, to see that everything works."),
-    only: list[str] = typer.Option([], help="Only this twin: arm, mdm or causal-mdm; may be given several times."),
-    into: Path = typer.Option(None, help="The folder to write: twins, or twins-smoke with --smoke, by default."),
-    recipe: Path = typer.Option(None, help="Another recipe than that of the bundled twins, a TOML file."),
+    what: str = typer.Argument(help="What to train: twins.", metavar="WHAT"),
+    smoke: bool = typer.Option(False, help="Use a recipe that takes about a minute, to see that everything works."),
+    only: list[str] = typer.Option([], help="Train only this twin: arm, mdm or causal-mdm; may be given several times. By default all."),
+    into: Path = typer.Option(None, help="The folder to write; by default twins, or twins-smoke with --smoke."),
+    recipe: Path = typer.Option(None, help="A recipe, as a TOML file; by default that of the bundled twins."),
 ) -> None:
-    """Train the twins: small models that differ in the attention mask and the objective only. Stopped or killed, the same command goes on.
+    """Train the twins: small models that differ only in attention mask and objective.
+
+    If it is interrupted, run the same command again to resume.
 
     Examples:
 
@@ -38,7 +40,7 @@ def train(
     if what not in TRAINABLE:
         raise Refusal(f"There is no training of {what!r}. What can be trained: {', '.join(TRAINABLE)}.")
     if smoke and recipe is not None:
-        raise Refusal("--smoke has a recipe of its own; leave it or --recipe out.")
+        raise Refusal("--smoke has a recipe of its own. Leave out --smoke or --recipe.")
     import torch
 
     from floatlens.folders import refuse_folder_to_fill
@@ -56,7 +58,7 @@ def train(
     console = make_console()
     takes = TAKES[named] if recipe is None else "how long depends on the recipe"
     say(console, f"Training {', '.join(f'twin-{kind}' for kind in kinds)} into {folder}: {chosen.updates:,} updates each, {takes}.")
-    say(console, f"{_threads(torch.get_num_threads())}; the same weights come out again with as many only.")
+    say(console, f"{_threads(torch.get_num_threads())}; only with the same number are the weights the same again.")
     summary = Table(title="Trained", title_justify="left")
     for heading in ("twin", "updates", "first loss", "last loss", f"right of {QUESTIONS} questions (ignoring the person)"):
         summary.add_column(heading, overflow="fold")
@@ -68,7 +70,7 @@ def train(
 
 
 def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> list[str]:
-    """Train a twin and write it, if that was not done before; its row of the summary."""
+    """Train a twin and write it, unless that was done before; returns its row of the summary."""
     from floatlens.folders import clear_up_dead
     from floatlens.lab.publishing import write_twin
     from floatlens.lab.runs import train_twin, updates_done
@@ -80,9 +82,9 @@ def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> lis
     clear_up_dead(twin)
     done = updates_done(run)
     if twin.exists() and done < recipe.updates:
-        raise Refusal(f"{twin} is there already, but {run} does not hold its training. Choose another folder (--into).")
+        raise Refusal(f"{twin} exists already, but {run} does not hold its training. Choose another folder (--into).")
     if done:
-        rest = "is trained already" if done == recipe.updates else f"goes on from update {done:,} of {recipe.updates:,}"
+        rest = "is trained already" if done == recipe.updates else f"resumes from update {done:,} of {recipe.updates:,}"
         say(console, f"twin-{kind} {rest}.")
     finished = train_twin(kind, run, recipe, report=lambda entry: say(console, _line(kind, entry, recipe.updates, ignoring)))
     log = finished.standing.log
@@ -93,8 +95,8 @@ def _trained(console: Console, kind: str, folder: Path, recipe: "Recipe") -> lis
 
 
 def _line(kind: str, entry: dict[str, Any], updates: int, ignoring: dict[str, float]) -> str:
-    said = [f"loss {entry['loss']:.3f}", *_scores(entry, ignoring)]
-    return f"twin-{kind} {entry['update']:,} of {updates:,}, stage {entry['stage']!r}: {', '.join(said)}"
+    numbers = [f"loss {entry['loss']:.3f}", *_scores(entry, ignoring)]
+    return f"twin-{kind} {entry['update']:,} of {updates:,}, stage {entry['stage']!r}: {', '.join(numbers)}"
 
 
 def _scores(entry: dict[str, Any], ignoring: dict[str, float]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`floatlens verify`: is what floatlens wrote still what it was?"""
+"""`floatlens verify`: check that what floatlens wrote has not changed since."""
 
 import typer
 
@@ -9,10 +9,10 @@ DAMAGED = 1
 
 def verify(
     paths: list[str] = typer.Argument(
-        help="Traces (folders or fsspec URLs), or folders that `floatlens eval` or `floatlens demo` has written."
+        help="Traces (folders or fsspec URLs), or folders that `floatlens eval` or `floatlens demo` has written.", metavar="FOLDER"
     ),
 ) -> None:
-    """Check every file, array and chunk, and name what is broken, one line each. Exit code 1 if anything is.
+    """Check every file, array and chunk, and name what is damaged, one line each. Exit code 1 if anything is.
 
     Examples:
 

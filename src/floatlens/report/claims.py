@@ -1,19 +1,19 @@
-"""Verdicts for people: lines and tables in the terminal, readable at 80 columns, and the same as a page of Markdown.
+"""The findings of a demo: in the terminal, as a page of Markdown, for programs, and as figures.
 
-The claims, one line a number, with its interval and the null or control beside it; a table of differences, split into objective and mask; a table of accuracies with the shortcut beside each. The page also has masking,
-condition by condition, and all rules.
+In the terminal every claim has its verdict and its numbers, each with its interval and the null or control to compare it with; then
+come a table of differences, split into objective and mask, and a table of accuracies with their shortcut. The page also has masking,
+condition by condition, and all rules. For programs there are one JSON with everything and one CSV with a line per number; what does
+not exist is null, or empty.
 
-Verdicts for programs: one JSON with everything, and one CSV with a line a number. What does not exist is null, or empty.
-
-The figures of a demo: every figure of a twin's trace, masking against its controls, and, for all twins together, absorption and the context curves.
-
-A figure that cannot be drawn is left out, and `left_out-....txt` beside the others says why.
+The figures are those of each twin's trace, masking against its controls and, for all twins together, absorption and the context
+curves. A figure that cannot be drawn is left out, and `left_out-....txt` in the same folder says why.
 """
 
 import csv
 import io
 import json
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -23,7 +23,6 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from floatlens.claims.evidence import TWINS, Evidence
@@ -33,97 +32,146 @@ from floatlens.claims.verdicts import Estimate, Part, Verdict, outcome_of
 from floatlens.errors import Refusal
 from floatlens.report import figures
 from floatlens.report.figures.contexts import context_curves
-from floatlens.report.tables import narrow_table, number, with_interval
+from floatlens.report.tables import Column, note_mark, number, print_fitting, print_notes, with_interval
 from floatlens.trace.trace import Trace
 
-ONE_RUN = "One training run of each twin: intervals are over prompts, not over trainings. Another training could differ by more than the intervals say."
-STYLES = {"holds": "green", "fails": "red", "cannot be said": "yellow"}
-DAMAGE = "Damage is what the untouched twin has more; per removed attention it is that over the share of attention that was removed."
+ONE_RUN = (
+    "Each twin was trained once: intervals are over prompts, not over trainings. Another training could differ by more than the "
+    "intervals say."
+)
+STYLES = {"holds": "green", "fails": "red", "inconclusive": "yellow", "not asked": "yellow"}
+DAMAGE = (
+    "Damage is the outcome of the untouched twin minus that of the masked one; damage per removed attention divides it by the share "
+    "of attention that was removed."
+)
+SPLIT = "Mask or objective? ARM - MDM is the effect of the objective (ARM - causal MDM) plus that of the mask (causal MDM - MDM)."
+ACCURACY = "Accuracy by context, with 95 % intervals; shortcut: what ignoring the person scores."
+SPLIT_HEADINGS = ("quantity", "ARM - MDM", "objective", "mask", "follows")
+ACCURACY_HEADINGS = ("context", *TWINS, "shortcut", "n")
+MASKING_HEADINGS = ("experiment", "twin", "keys", "masked", "outcome", "removed", "damage", "damage per removed attention")
+CLAIM_HEADINGS = ("claim", "paper", "verdict", "number", "value", "95 % interval", "null or control", "n")
 
 
-def print_claims(console: Console, found: Findings) -> None:
-    """Every claim with its verdict, and below it its numbers, one a line."""
-    for verdict in found.verdicts:
-        said = Text(f"{verdict.outcome:<15}", style=STYLES[verdict.outcome])
-        console.print(said, Text(verdict.claim.statement, style="bold"), Text(f" ({verdict.claim.paper})", style="dim"), sep="")
-        for part in verdict.parts:
-            value, interval, beside, prompts = _numbers(part)
-            outcome, _ = outcome_of(part)
-            mark = "" if len(verdict.parts) == 1 else f"; {outcome}"
-            line = f"  {part.says}: {value} {interval}, beside {beside}, n = {prompts}{mark}"
-            console.print(Text(line), highlight=False)
-        if verdict.reason:
-            console.print(Text(f"  {verdict.reason}", style="dim"))
+def print_claims(console: Console, findings: Findings) -> None:
+    """Print every claim with its verdict, and below it its numbers, one per line. Lines break between words and between numbers."""
+    for verdict in findings.verdicts:
+        outcome = f"{verdict.outcome:<14}"
+        words = f"{verdict.claim.statement} ({verdict.claim.paper})".split()
+        first, *others = _wrapped(words, " ", console.width - len(outcome))
+        console.print(Text.assemble((outcome, STYLES[verdict.outcome]), (first, "bold")), highlight=False)
+        for line in others:
+            console.print(Text(" " * len(outcome) + line, style="bold"), highlight=False)
+        for line in verdict_in_lines(verdict):
+            first, *others = _wrapped(line, "; ", console.width - 4)
+            console.print(Text("\n".join([f"  {first}", *(f"    {further}" for further in others)])), highlight=False)
     console.print()
 
 
-def print_splits(console: Console, found: Findings) -> None:
-    """Every difference between ARM and MDM, with what it follows."""
-    table = _table("ARM minus MDM", "whole", "objective", "mask", "follows")
-    for split in found.splits:
-        table.add_row(Text(split.quantity), *map(_estimate, (split.whole, split.objective, split.mask)), Text(split.follows))
-    console.print(table)
+def verdict_in_lines(verdict: Verdict) -> list[list[str]]:
+    """A line per number of a claim, in pieces: the number, what to compare it with, on how many prompts it rests, and its own verdict.
+
+    Where all numbers have the same verdict for the same reason, that is the claim's, and the reason is a line of its own.
+
+    Examples
+    --------
+    >>> from floatlens.claims.verdicts import Claim, judge
+    >>> part = Part("share of the strongest key", Estimate(8.2, 7.1, 9.0, 40), "above", 8.0, 11.9, "MDM", "%")
+    >>> claim = Claim("sink", "a paper", "There is a sink.", "the share of the strongest key lies above 8 %")
+    >>> for line in verdict_in_lines(judge(claim, [part])):
+    ...     print("; ".join(line))
+    share of the strongest key: 8.20 % [7.10, 9.00]; MDM: 11.9 %; n = 40
+    inconclusive: the interval includes the threshold
+    """
+    outcomes = [outcome_of(part) for part in verdict.parts]
+    alike = len(set(outcomes)) == 1
+    lines = []
+    for part, (outcome, reason) in zip(verdict.parts, outcomes, strict=True):
+        value, interval, beside, prompts = _numbers(part)
+        pieces = [f"{part.says}: {value}" if interval == "-" else f"{part.says}: {value} {interval}", beside, f"n = {prompts}"]
+        lines.append([piece for piece in pieces if piece != "-"] + ([] if alike else [_with_reason(outcome, reason)]))
+    return [*lines, [f"{verdict.outcome}: {verdict.reason}"]] if alike and verdict.reason else lines
 
 
-def print_accuracies(console: Console, found: Findings) -> None:
-    """How often each twin is right in every context, with the shortcut beside it."""
-    table = _table("right in", *TWINS, "shortcut", "n")
-    for row in found.accuracies:
-        table.add_row(Text(row.context), *(_estimate(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions))
-    console.print(table)
+def print_splits(console: Console, findings: Findings) -> None:
+    """Print every difference between ARM and MDM, with what it follows."""
+    notes: list[str] = []
+    rows = [
+        (split.quantity, *map(_estimate, (split.whole, split.objective, split.mask)), split.follows + note_mark(split.reason, notes))
+        for split in findings.splits
+    ]
+    print_fitting(console, [(SPLIT, _columns(SPLIT_HEADINGS, rows))])
+    print_notes(console, notes)
+    console.print()
 
 
-def claims_markdown(found: Findings) -> str:
-    """All tables as a page."""
-    about = found.about
+def print_accuracies(console: Console, findings: Findings) -> None:
+    """Print how often each twin is right in every context, with the shortcut for comparison."""
+    rows = [[context.replace(",", ", ").replace(",  ", ", "), *numbers] for context, *numbers in _accuracy_rows(findings)]
+    print_fitting(console, [(ACCURACY, _columns(ACCURACY_HEADINGS, rows))])
+
+
+def claims_markdown(findings: Findings) -> str:
+    """All claims, tables and rules as a page."""
+    about = findings.about
     models = ", ".join(f"{twin}: {model}" for twin, model in about["models"].items())
     asked = f"{about['questions']} questions in each context, {about['traced']} traced texts, seed {about['seed']}"
     judged = [
         [*_head(verdict, place), f"{part.says}, {part.side} {number(part.line)}", *_numbers(part)]
-        for verdict in found.verdicts
+        for verdict in findings.verdicts
         for place, part in enumerate(verdict.parts)
     ]
-    split = [[one.quantity, *map(_estimate, (one.whole, one.objective, one.mask)), one.follows] for one in found.splits]
-    masked = [
-        [
-            row.experiment,
-            row.twin,
-            str(row.keys),
-            row.what,
-            *map(_estimate, (row.outcome, row.removed, row.damage, row.damage_per_removed)),
-        ]
-        for row in found.masking
+    splits = [
+        [split.quantity, *map(_estimate, (split.whole, split.objective, split.mask)), _with_reason(split.follows, split.reason)]
+        for split in findings.splits
     ]
-    right = [
-        [row.context, *(_estimate(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions)]
-        for row in found.accuracies
+    masked = [
+        [row.experiment, row.twin, str(row.keys), row.what]
+        + [_estimate(estimate) for estimate in (row.outcome, row.removed, row.damage, row.damage_per_removed)]
+        for row in findings.masking
     ]
     return "\n".join(
         [
-            f"# What holds for the twins\n\n{models}. {asked}. {ONE_RUN}\n",
-            *_markdown(["claim", "paper", "verdict", "number", "value", "95 % interval", "null or control", "n"], judged),
-            "\n## Mask or objective?\n",
-            *_markdown(["ARM minus MDM", "whole", "objective", "mask", "follows"], split),
+            f"# Which claims hold for the twins\n\n{models}. {asked}. {ONE_RUN}\n",
+            *_markdown(CLAIM_HEADINGS, judged),
+            f"\n## Mask or objective?\n\n{SPLIT.partition('? ')[2]}\n",
+            *_markdown(SPLIT_HEADINGS, splits),
             f"\n## Masking\n\n{DAMAGE}\n",
-            *_markdown(["experiment", "twin", "keys", "masked", "outcome", "removed", "damage", "damage per removed"], masked),
-            "\n## Accuracies\n",
-            *_markdown(["right in", *TWINS, "shortcut", "n"], right),
+            *_markdown(MASKING_HEADINGS, masked),
+            f"\n## Accuracy\n\n{ACCURACY}\n",
+            *_markdown(ACCURACY_HEADINGS, _accuracy_rows(findings)),
             "\n## The rules\n",
-            *(f"- *{verdict.claim.statement}* holds if {verdict.claim.rule}." for verdict in found.verdicts),
+            *(f"- *{verdict.claim.statement}* holds if {verdict.claim.rule}." for verdict in findings.verdicts),
             "",
         ]
     )
 
 
-def _estimate(found: Estimate) -> str:
-    return with_interval(found.value, found.low, found.high)
+def _accuracy_rows(findings: Findings) -> list[list[str]]:
+    return [
+        [row.context, *(_estimate(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions)]
+        for row in findings.accuracies
+    ]
 
 
-def _table(*headings: str) -> Table:
-    table = narrow_table()
-    for place, heading in enumerate(headings):
-        table.add_column(heading, min_width=16 if place == 0 else None, overflow="fold", justify="right" if place else "left")
-    return table
+def _estimate(estimate: Estimate) -> str:
+    return with_interval(estimate.value, estimate.low, estimate.high)
+
+
+def _columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Column]:
+    cells = list(zip(*rows, strict=True)) or [()] * len(headings)
+    return [Column(heading, own, right=heading in ("shortcut", "n")) for heading, own in zip(headings, cells, strict=True)]
+
+
+def _wrapped(pieces: Sequence[str], separator: str, width: int) -> list[str]:
+    """Pieces joined by a separator, on lines of at most that width; a piece is broken, between words, only if it is wider than a line."""
+    lines = [""]
+    for place, piece in enumerate(pieces):
+        text = piece + separator.rstrip() if place + 1 < len(pieces) else piece
+        if lines[-1] and len(lines[-1]) + 1 + len(text) > width:
+            lines.append("")
+        lines[-1] += " " * bool(lines[-1]) + text
+        lines[-1:] = textwrap.wrap(lines[-1], max(width, 1), break_on_hyphens=False)
+    return lines
 
 
 def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -131,57 +179,69 @@ def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[st
 
 
 def _head(verdict: Verdict, place: int) -> tuple[str, str, str]:
-    """What stands before the first number of a claim, and is empty before the others."""
-    because = f" ({verdict.reason})" if verdict.reason else ""
-    return (verdict.claim.statement, verdict.claim.paper, f"**{verdict.outcome}**{because}") if not place else ("", "", "")
+    """What precedes the first number of a claim; empty before the others."""
+    if place:
+        return "", "", ""
+    return verdict.claim.statement, verdict.claim.paper, _with_reason(f"**{verdict.outcome}**", verdict.reason)
+
+
+def _with_reason(word: str, reason: str) -> str:
+    return f"{word} ({reason})" if reason else word
 
 
 def _numbers(part: Part) -> list[str]:
-    found = part.estimate
-    beside = "-" if math.isnan(part.beside) else f"{number(part.beside)} {part.beside_says}".strip()
-    return [f"{number(found.value)} {part.unit}".strip(), _interval(found), beside, str(found.prompts)]
+    """Value, interval, null or control, and number of prompts; a dash for what does not exist."""
+    estimate = part.estimate
+    interval = "-" if math.isnan(estimate.low) else f"[{number(estimate.low)}, {number(estimate.high)}]"
+    beside = "-" if math.isnan(part.beside) else f"{part.beside_says}: {_in_unit(part.beside, part.unit)}"
+    return [_in_unit(estimate.value, part.unit), interval, beside, str(estimate.prompts)]
 
 
-def _interval(found: Estimate) -> str:
-    return "-" if math.isnan(found.low) else f"[{number(found.low)}, {number(found.high)}]"
+def _in_unit(value: float, unit: str) -> str:
+    return number(value) if math.isnan(value) else f"{number(value)} {unit}".rstrip()
 
 
 WRITTEN_BY = "floatlens demo"
 
 
-def claims_json(found: Findings) -> str:
+def claims_json(findings: Findings) -> str:
     """Every claim with its numbers, every split difference, masking condition by condition, all accuracies."""
-    said = {
+    document = {
         "written_by": WRITTEN_BY,
-        "about": found.about,
+        "about": findings.about,
         "caution": ONE_RUN,
         "claims": [
-            {**asdict(one.claim), "verdict": one.outcome, "reason": one.reason, "numbers": [_of_part(part) for part in one.parts]}
-            for one in found.verdicts
+            {
+                **asdict(verdict.claim),
+                "verdict": verdict.outcome,
+                "reason": verdict.reason,
+                "numbers": [_of_part(part) for part in verdict.parts],
+            }
+            for verdict in findings.verdicts
         ],
-        "mask_or_objective": [asdict(split) for split in found.splits],
-        "masking": [asdict(row) for row in found.masking],
-        "accuracies": [asdict(row) for row in found.accuracies],
+        "mask_or_objective": [asdict(split) for split in findings.splits],
+        "masking": [asdict(row) for row in findings.masking],
+        "accuracies": [asdict(row) for row in findings.accuracies],
     }
-    return json.dumps(_without_nan(said), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(_without_nan(document), indent=1, ensure_ascii=False) + "\n"
 
 
-def claims_csv(found: Findings) -> str:
-    """One line a number."""
+def claims_csv(findings: Findings) -> str:
+    """One line per number."""
     text = io.StringIO()
     rows = [
         {
-            "claim": one.claim.name,
-            "paper": one.claim.paper,
-            "statement": one.claim.statement,
-            "verdict": one.outcome,
+            "claim": verdict.claim.name,
+            "paper": verdict.claim.paper,
+            "statement": verdict.claim.statement,
+            "verdict": verdict.outcome,
             **{name: value for name, value in _of_part(part).items() if name != "estimate"},
             **asdict(part.estimate),
-            "reason": one.reason,
+            "reason": verdict.reason,
             "verdict_of_number": outcome_of(part)[0],
         }
-        for one in found.verdicts
-        for part in one.parts
+        for verdict in findings.verdicts
+        for part in verdict.parts
     ]
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
@@ -196,9 +256,9 @@ def _of_part(part: Part) -> dict[str, Any]:
 
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nan(one) for name, one in value.items()}
+        return {name: _without_nan(own) for name, own in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
+        return [_without_nan(own) for own in value]
     return None if _is_nan(value) else value
 
 
@@ -213,29 +273,29 @@ OF_EVERY_TWIN: dict[str, Callable[[Trace], Figure]] = {
     "retrieval_heads": figures.retrieval_heads,
 }
 OF_THE_MDM: dict[str, Callable[[Trace], Figure]] = {"qk_geometry": figures.qk_geometry, "roles_by_depth": figures.roles_by_depth}
-"""What claims are about the MDM alone; `floatlens figures` draws everything from the stored traces."""
+"""For claims that are about the MDM alone; `floatlens figures` draws every figure from the stored traces."""
 
 
 def draw_trace(twin: str, trace: Trace, folder: Path) -> None:
-    """The figures of one twin's trace."""
+    """Draw the figures of one twin's trace."""
     wanted = OF_EVERY_TWIN | (OF_THE_MDM if twin == "mdm" else {})
     save_drawn({f"{name}-{twin}": partial(draw, trace) for name, draw in wanted.items()}, folder, f"traces-{twin}")
 
 
 def draw_masking(twin: str, experiment: str, evidence: Evidence, folder: Path) -> None:
-    """One twin under masking, beside both controls."""
+    """Draw one twin under masking and under both controls."""
     name = f"{experiment.replace(' ', '_')}-{twin}"
     save_drawn({name: lambda: figures.masking_against_controls(masking_table(evidence, experiment, twin))}, folder, name)
 
 
 def draw_absorption(traces: Mapping[str, Trace], folder: Path) -> None:
-    """Absorption of all twins on the rectangle they share."""
+    """Draw absorption of all twins on the shared rectangle."""
     draw = partial(figures.absorption_by_layer, dict(traces), rectangle=True)
     save_drawn({"absorption_on_shared_rectangle": draw}, folder, "absorption")
 
 
 def draw_contexts(evidence: Evidence, folder: Path) -> None:
-    """The context curves of all twins."""
+    """Draw the context curves of all twins."""
     asked = evidence.answers.filter(pl.col("experiment").is_in(["noise", "position", "layout"])).with_columns(model=pl.col("twin"))
     save_drawn({"contexts": partial(context_curves, asked)}, folder, "contexts")
 

@@ -1,21 +1,17 @@
-"""Tables that fit the terminal: nothing is cut, whatever its width.
+"""An evaluation in the terminal and as pictures.
 
-A table says which of its columns may be left out. Where all of it does not fit, those go, the last first, and their names are handed back, so that one sentence can say where else the numbers are; tables of one kind show the same columns.
-Where that is not enough, intervals move below their numbers; where even that is not, names are folded.
+The tables show what every condition scores, brackets first; what passages gain; what interventions cost beyond their controls; and
+how models differ. Nothing is computed here that `floatlens.study.outcomes` does not offer, except plain means: of the shortcut, of
+the removed attention, and of what was cut. Exact match, F1 and damage per removed attention are left out where there is no room; a
+sentence then says that `summary.csv` has them.
 
-An evaluation in the terminal: what every condition scores, brackets first; what passages gain; what interventions cost beyond their controls; how models differ.
-
-Nothing is computed here that `floatlens.study.outcomes` does not offer, but for plain means of what stands beside a score: its shortcut, what was removed, what was cut. Exact match, F1 and damage per removed attention are left out
-where there is no room, which is said; `summary.csv` has them.
-
-The pictures of an evaluation, beside its tables: `contexts.svg`, and `interventions.svg` where there are interventions.
-
-Interventions in several contexts are one picture with the contexts along the axis; several interventions in several contexts are one picture a context, `interventions-CONTEXT.svg`. What cannot be drawn, such as six models in one picture,
-is left out, and the reason is handed back: an evaluation that took hours is not lost over a picture.
+The pictures are `contexts.svg` and, where there are interventions, `interventions.svg`: interventions in several contexts are one
+picture with the contexts along the axis, several interventions in several contexts one picture per context,
+`interventions-CONTEXT.svg`. What cannot be drawn, such as six models in one picture, is left out and the reason returned: an
+evaluation that took hours is not lost over a picture.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -23,77 +19,15 @@ from pathlib import Path
 import polars as pl
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from floatlens.errors import Refusal
 from floatlens.report.figures.contexts import context_curves
 from floatlens.report.figures.interventions import intervention_damage
 from floatlens.report.figures.style import save_figure
-from floatlens.report.tables import narrow_table, note_mark, number, print_notes, short_names, with_interval
+from floatlens.report.tables import Column, note_mark, number, print_fitting, print_notes, short_names, with_interval
 from floatlens.study.outcomes import BRACKETS, Outcome
 from floatlens.tasks.conditions import as_file_name
-from floatlens.terminal import progress_bar, visible
-
-ANY_WIDTH = 10_000
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading and one cell a row. `optional` columns are left out where there is no room."""
-
-    heading: str
-    cells: Sequence[str]
-    optional: bool = False
-    right: bool = False
-
-    @property
-    def name(self) -> str:
-        """The heading on one line."""
-        return " ".join(self.heading.split())
-
-
-def print_fitting(console: Console, tables: Sequence[tuple[str, Sequence[Column]]]) -> list[str]:
-    """Print tables of one kind, each with its title; the first column of each holds names. Gives the names of the columns for which there was no room in one of them, and which none of them shows.
-
-    Examples
-    --------
-    >>> columns = [Column("context", ["gold"]), Column("accuracy", [".500 [.250, .750]"]), Column("F1", [".510 [.260, .760]"], optional=True)]
-    >>> print_fitting(Console(width=40), [("a model", columns)])  # doctest: +NORMALIZE_WHITESPACE
-    a model
-    context  accuracy
-    ──────────────────────────
-    gold     .500 [.250, .750]
-    <BLANKLINE>
-    ['F1']
-    """
-    optional = list(dict.fromkeys(column.name for _, columns in tables for column in columns if column.optional))
-    left_out: list[str] = []
-    while optional and not all(_fits(console, _table(columns, left_out)) for _, columns in tables):
-        left_out.insert(0, optional.pop())
-    for title, columns in tables:
-        console.print(Text(visible(title), style="bold"), highlight=False)
-        table = _table(columns, left_out)
-        console.print(table if _fits(console, table) else _table(columns, left_out, stacked=True), highlight=False)
-        console.print()
-    return left_out
-
-
-def _table(columns: Sequence[Column], left_out: Sequence[str], stacked: bool = False) -> Table:
-    shown = [column for column in columns if column.name not in left_out]
-    table = narrow_table()
-    table.show_edge = False
-    for place, column in enumerate(shown):
-        table.add_column(column.heading, no_wrap=place > 0, overflow="fold", justify="right" if column.right else "left", vertical="top")
-    for cells in zip(*(column.cells for column in shown), strict=True):
-        table.add_row(*(Text(visible(cell.replace(" [", "\n[") if stacked else cell)) for cell in cells))
-    return table
-
-
-def _fits(console: Console, table: Table) -> bool:
-    return Measurement.get(console, console.options.update(max_width=ANY_WIDTH), table).maximum <= console.width
-
+from floatlens.terminal import progress_bar
 
 HEADINGS = {"accuracy": "accuracy", "log_likelihood": "log likelihood", "exact_match": "exact match", "f1": "F1"}
 ALWAYS = ("accuracy", "log_likelihood")

@@ -1,6 +1,7 @@
-"""How models are called where there is little room: by the last part of their name, as long as that tells them apart.
+"""Tables in the terminal that fit its width, and findings and contrasts in them and for programs (CSV, JSON).
 
-Findings and contrasts for people (tables in the terminal) and for programs (CSV, JSON).
+Models are called by the last part of their name where that tells them apart. A number that is missing gets the number of a note, and
+the notes are printed below the tables.
 """
 
 import csv
@@ -8,16 +9,19 @@ import io
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from floatlens.measures.summary import Contrast, Finding, Summary
-from floatlens.terminal import on_one_line
+from floatlens.terminal import on_one_line, visible
+
+ANY_WIDTH = 10_000
 
 
 def short_names(models: Iterable[str]) -> dict[str, str]:
@@ -83,6 +87,66 @@ def _table(title: str, findings: Sequence[Finding], notes: list[str]) -> Table:
     return table
 
 
+@dataclass(frozen=True)
+class Column:
+    """A heading and one cell per row. `optional` columns are left out where there is no room."""
+
+    heading: str
+    cells: Sequence[str]
+    optional: bool = False
+    right: bool = False
+
+    @property
+    def name(self) -> str:
+        """The heading on one line."""
+        return " ".join(self.heading.split())
+
+
+def print_fitting(console: Console, tables: Sequence[tuple[str, Sequence[Column]]]) -> list[str]:
+    """Print tables of one kind, each with its title; the first column of each holds names. Nothing is cut, whatever the width.
+
+    Where a table does not fit, optional columns are left out of all of them, the last first; the names of these columns are
+    returned. Where that is not enough, intervals move below their numbers; where even that is not, names are folded.
+
+    Examples
+    --------
+    >>> columns = [Column("context", ["gold"]), Column("accuracy", [".500 [.250, .750]"])]
+    >>> columns += [Column("F1", [".510 [.260, .760]"], optional=True)]
+    >>> print_fitting(Console(width=40), [("a model", columns)])  # doctest: +NORMALIZE_WHITESPACE
+    a model
+    context  accuracy
+    ──────────────────────────
+    gold     .500 [.250, .750]
+    <BLANKLINE>
+    ['F1']
+    """
+    optional = list(dict.fromkeys(column.name for _, columns in tables for column in columns if column.optional))
+    left_out: list[str] = []
+    while optional and not all(_fits(console, _fitting_table(columns, left_out)) for _, columns in tables):
+        left_out.insert(0, optional.pop())
+    for title, columns in tables:
+        console.print(Text(visible(title), style="bold"), highlight=False)
+        table = _fitting_table(columns, left_out)
+        console.print(table if _fits(console, table) else _fitting_table(columns, left_out, stacked=True), highlight=False)
+        console.print()
+    return left_out
+
+
+def _fitting_table(columns: Sequence[Column], left_out: Sequence[str], stacked: bool = False) -> Table:
+    shown = [column for column in columns if column.name not in left_out]
+    table = narrow_table()
+    table.show_edge = False
+    for place, column in enumerate(shown):
+        table.add_column(column.heading, no_wrap=place > 0, overflow="fold", justify="right" if column.right else "left", vertical="top")
+    for cells in zip(*(column.cells for column in shown), strict=True):
+        table.add_row(*(Text(visible(cell.replace(" [", "\n[") if stacked else cell)) for cell in cells))
+    return table
+
+
+def _fits(console: Console, table: Table) -> bool:
+    return Measurement.get(console, console.options.update(max_width=ANY_WIDTH), table).maximum <= console.width
+
+
 def narrow_table(title: str | None = None) -> Table:
     """A table without frames, for terminals of 80 columns.
 
@@ -103,7 +167,9 @@ def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequenc
     prompts = max((one.prompts for one in contrasts), default=0)
     how = f"{_prompts(prompts)}, paired" if paired else f"{_prompts(prompts)} in all, not paired"
     console.print(
-        f"a: {names[0]}   b: {names[1]}   ({how})\nPredicting rows on prompt keys, rescaled to the prompt. Means with 95 % intervals; null in brackets; p of no difference, below .05 where the interval excludes 0; all layers (--csv and --json also have the thirds of the depth).\n",
+        f"a: {names[0]}   b: {names[1]}   ({how})\n"
+        "Predicting rows and prompt keys, rescaled to the prompt; means over all layers (--csv and --json also give thirds of the depth). "
+        "In parentheses the null, in brackets the 95 % interval; p of no difference, below .05 where the interval excludes 0.\n",
         highlight=False,
     )
     table = narrow_table()

@@ -1,0 +1,100 @@
+"""What `floatlens --help` shows: every name whole, with defaults, at 80 columns and narrower; the version; shell completion."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import typer
+
+import floatlens as fl
+from floatlens.cli import app
+
+Ran = tuple[int, str, str]
+GROUP: Any = typer.main.get_command(app)
+COMMANDS: dict[str, Any] = dict(GROUP.commands)
+WIDTHS = [80, 60]
+
+
+@pytest.fixture(params=WIDTHS)
+def shown(request: pytest.FixtureRequest, floatlens: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Print the help of a command in a terminal of some width; no line may be wider."""
+
+    def help_of(*words: str) -> str:
+        monkeypatch.setenv("COLUMNS", str(request.param))
+        code, said, errors = floatlens(*words, "--help")
+        assert (code, errors) == (0, "")
+        lines = said.splitlines()
+        assert [line for line in lines if len(line) > request.param] == []
+        assert not any("…" in line or line.rstrip().endswith("...") for line in lines if not line.startswith("Usage:")), "something is cut"
+        return said
+
+    return help_of
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_named_whole_with_its_meaning_and_default(name: str, shown: Callable[..., str]) -> None:
+    said = shown(name)
+    options = said.partition("\nOptions:\n")[2]
+    starts = [place.start() for place in re.finditer(r"^  -", options, re.MULTILINE)]
+    by_name = {
+        option: " ".join(options[start:stop].split())
+        for start, stop in zip(starts, [*starts[1:], None], strict=True)
+        for option in re.findall(r"(?<![\w-])-{1,2}[a-z][a-z-]*", options[start:stop].splitlines()[0])
+    }
+    for parameter in COMMANDS[name].params:
+        if parameter.param_type_name == "argument":
+            continue
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            assert option in by_name, f"{option} is not shown whole"
+            assert " ".join(parameter.help.split()) in by_name[option], "its help is shown whole"
+            if parameter.required:
+                assert "[required]" in by_name[option]
+            elif isinstance(parameter.default, str | int | float) and not isinstance(parameter.default, bool) and parameter.default != "":
+                assert f"default: {parameter.default}" in by_name[option]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_can_be_copied_as_they_are_printed(name: str, shown: Callable[..., str]) -> None:
+    joined = re.sub(r" \\\n +", " ", shown(name))
+    written = [" ".join(line.split()) for line in (COMMANDS[name].help or "").splitlines() if line.strip().startswith("floatlens ")]
+    printed = [" ".join(line.split()) for line in joined.splitlines() if line.startswith("  floatlens ")]
+    assert [line for line in written if line not in printed] == []
+
+
+def test_the_list_of_commands_has_the_whole_first_sentence_of_each(shown: Callable[..., str]) -> None:
+    flat = " ".join(shown().split())
+    for name, command in COMMANDS.items():
+        sentence = re.split(r"(?<=\.)\s", " ".join((command.help or "").split()))[0]
+        assert f"{name} {sentence}" in flat
+
+
+def test_options_with_choices_say_them(shown: Callable[..., str]) -> None:
+    for command in ("measure", "figures"):
+        said = shown(command)
+        assert all(re.search(rf"\b{rule}\b", said) for rule in ("lift", "additive", "zscore", "rate", "top"))
+        assert all(group in said for group in ("masked", "unmasked", "predicting", "prompt"))
+    assert "arm, mdm or causal-mdm" in " ".join(shown("train").split())
+
+
+def test_floatlens_alone_prints_its_help(floatlens: Callable[..., Ran]) -> None:
+    code, said, errors = floatlens()
+    assert code == 2
+    assert said.startswith("Usage: floatlens [OPTIONS] COMMAND")
+    assert errors == ""
+
+
+def test_the_version_is_that_of_the_package(floatlens: Callable[..., Ran]) -> None:
+    assert floatlens("--version") == (0, f"floatlens {fl.__version__}\n", "")
+
+
+def test_the_shell_completes_commands(floatlens: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_FLOATLENS_COMPLETE": "complete_bash", "COMP_WORDS": "floatlens tr", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    _, said, _ = floatlens()
+    assert said.split() == ["trace", "train"]
+
+
+def test_a_mistyped_command_is_suggested(floatlens: Callable[..., Ran]) -> None:
+    _, _, errors = floatlens("tarce")
+    assert errors == "floatlens: No such command 'tarce'. Did you mean 'trace'? Run `floatlens --help` to see what it takes.\n"
