@@ -9,16 +9,16 @@ their end-of-text token the unknown one and never use it so.) Decided here: a pr
 import contextlib
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
+from transformers.utils import logging as transformers_logging
 
 from floatlens.decoding.prompts import EncodedPrompt
-from floatlens.errors import Caution, Refusal
-from floatlens.models.checkpoint import is_failure, quiet, reason
+from floatlens.errors import Caution, Refusal, is_failure, reason
 from floatlens.terminal import on_one_line
 
 if TYPE_CHECKING:
@@ -63,6 +63,17 @@ def _read(tokenizer_class: Any, folder: Path, **options: Any) -> Any:
         if not is_failure(error):
             raise
         raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason(error)}. Fetch its files again.") from None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the warnings of transformers, which quote what a stranger wrote: what matters is checked and said in one sentence."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
 
 
 def special_tokens(tokenizer: Any) -> frozenset[int]:

@@ -21,9 +21,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from floatlens.decoding.options import SAMPLERS
-from floatlens.decoding.tokens import has_tokenizer, published_tokenizer
-from floatlens.errors import Refusal
-from floatlens.models.checkpoint import Checkpoint, find_checkpoint, in_a_sentence, quiet, read_json, shown
+from floatlens.decoding.tokens import has_tokenizer, published_tokenizer, quiet
+from floatlens.errors import Refusal, in_a_sentence, shown
+from floatlens.models.checkpoint import Checkpoint, find_checkpoint, read_json
 from floatlens.models.families import FAMILIES
 from floatlens.models.families.stock import as_tokens, native_config
 from floatlens.models.language_model import LanguageModel

@@ -21,8 +21,9 @@ import transformers
 from torch import nn
 from transformers.utils import logging as transformers_logging
 
-from floatlens.errors import Refusal
-from floatlens.models.checkpoint import Checkpoint, in_a_sentence, quiet, shown
+from floatlens.decoding.tokens import quiet
+from floatlens.errors import Refusal, in_a_sentence, shown
+from floatlens.models.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
 
-from floatlens.errors import Refusal
-from floatlens.models.checkpoint import Checkpoint, reason, shown
+from floatlens.errors import Refusal, reason, shown
+from floatlens.models.checkpoint import Checkpoint
 
 # says nothing about what the model computes
 BOOKKEEPING = {
