@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from made_up_evidence import MadeUp, as_published
 
 from floatlens.claims.evidence import LAYOUTS, MASKED_CONTEXT, NOISE, POSITIONS, Evidence, read_evidence
 from floatlens.claims.findings import CLAIMS, QUANTITIES, judge_all, split_differences
 from floatlens.claims.verdicts import judge
+from made_up_evidence import MadeUp, as_published
 
 NAMES = [claim.name for claim, _ in CLAIMS]
 

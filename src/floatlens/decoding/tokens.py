@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 from transformers.utils import logging as transformers_logging
@@ -20,10 +20,6 @@ from transformers.utils import logging as transformers_logging
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Caution, Refusal, is_failure, reason
 from floatlens.terminal import on_one_line
-
-if TYPE_CHECKING:
-    from floatlens.models.language_model import LanguageModel
-
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -164,13 +160,13 @@ def unknown_in_text(tokenizer: Any, text: str) -> Unknown:
     return unknown_in_prompts(tokenizer, [EncodedPrompt(text, tokens, [*starts], [*stops], [False] * len(tokens), {})])
 
 
-def say_what_is_unknown(lm: "LanguageModel", prompts: Sequence[EncodedPrompt]) -> None:
-    """Warn, once for all prompts, that the model will read its unknown token in places."""
-    unknown = unknown_in_prompts(lm.tokenizer, prompts)
+def warn_of_unknown_tokens(name: str, tokenizer: Any, prompts: Sequence[EncodedPrompt]) -> None:
+    """Warn, once for all prompts, that the model `name` will read its unknown token in places."""
+    unknown = unknown_in_prompts(tokenizer, prompts)
     if unknown.count:
         warnings.warn(
-            f"{on_one_line(lm.name)} does not know {unknown.text}, and reads {lm.tokenizer.unk_token} there: "
+            f"{on_one_line(name)} does not know {unknown.text}, and reads {tokenizer.unk_token} there: "
             f"what it writes does not answer the prompt{'s' * (len(prompts) > 1)} as written.",
             Caution,
-            stacklevel=3,
+            stacklevel=4,
         )
