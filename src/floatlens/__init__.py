@@ -46,9 +46,8 @@ if TYPE_CHECKING:
         shared_rectangle,
         threshold_sweep,
     )
-    from floatlens.models.language_model import LanguageModel
+    from floatlens.models.language_model import Generation, LanguageModel
     from floatlens.models.loading import load
-    from floatlens.models.writing import Generation
     from floatlens.trace.trace import Trace, open_trace
     from floatlens.trace.verification import verify
 
@@ -58,7 +57,7 @@ _HOMES = {
     "Edit": "capture.edits",
     "ExtraSinkToken": "interventions",
     "Forward": "capture.forward",
-    "Generation": "models.writing",
+    "Generation": "models.language_model",
     "Intervention": "interventions",
     "InterventionRun": "interventions.run",
     "KeepSinks": "interventions",

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import floatlens as fl
 from floatlens.cli import app
+from floatlens.decoding.options import Decoding
+from floatlens.decoding.plan import plan_writing
 from floatlens.models.doctor import examine
 
 QWEN3 = "a2d-qwen3-0.6b"
@@ -76,9 +78,9 @@ def dense_logits(folder: Path, tokens: list[int], visible: Tensor) -> Tensor:
 
 def passes(lm: fl.LanguageModel, gen_length: int, **options: Any) -> Iterator[tuple[list[int], list[int], Tensor]]:
     """Each denoising pass of one text: all tokens up to its end, and some rows with their logits."""
-    encoded = [lm.encode(PROMPT)]
-    chosen = lm.options(encoded, gen_length, None, None, options)
-    canvas = lm.canvas(encoded, chosen, [0])
+    plan = plan_writing(lm, PROMPT, Decoding(gen_length, options=options))
+    (batch,) = plan.batches()
+    canvas = plan.canvas(batch)
     seen: list[tuple[list[int], list[int], Tensor]] = []
 
     def run(asked: Any) -> Tensor:
@@ -89,7 +91,7 @@ def passes(lm: fl.LanguageModel, gen_length: int, **options: Any) -> Iterator[tu
             seen.append((canvas.tokens[0, :stop].tolist(), list(rows), logits[0]))
         return logits
 
-    for _ in lm.loop(run, canvas, chosen):
+    for _ in plan.loop(run, canvas):
         yield seen.pop()
 
 

@@ -14,6 +14,8 @@ from small_checkpoints import CLS, MASK, SEP, WORDS, bert_folder, gpt2_folder, l
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 import floatlens as fl
+from floatlens.decoding.options import Decoding
+from floatlens.decoding.plan import plan_writing
 
 TOKENS = [5, 6, 7, 90, 91, 100, 8, 9]
 TEXTS = ["the cat sat", "  two blanks, 42 and\n\nlines", "the<|endoftext|>cat"]
@@ -128,9 +130,11 @@ def test_a_masked_language_model_keeps_its_closing_token_after_the_masks(write: 
     assert (lm.family, lm.mask_token_id, lm.suffix, lm.end_tokens) == ("masked-lm", MASK, (SEP,), ())
     encoded = lm.encode("the cat")
     assert encoded.tokens == [CLS, WORDS.index("the"), WORDS.index("cat")]
-    canvas = lm.canvas([encoded], lm.options([encoded], 3, None, None, {}), [0])
+    plan = plan_writing(lm, "the cat", Decoding(gen_length=3))
+    (batch,) = plan.batches()
+    canvas = plan.canvas(batch)
     assert canvas.tokens.tolist() == [[*encoded.tokens, MASK, MASK, MASK, SEP]]
-    steps = list(lm.loop(lm.run_pass, canvas, lm.options([encoded], 3, None, None, {})))
+    steps = list(plan.loop(lm.run_pass, canvas))
     assert len(steps) == 3
     assert all(step.asked.tokens[0, -1] == SEP for step in steps)
     assert canvas.tokens[0, -1] == SEP
@@ -221,6 +225,8 @@ def test_a_hub_model_that_is_neither_here_nor_reachable_is_refused() -> None:
 MEASURE = """
 import pathlib, re, sys
 import floatlens as fl
+from floatlens.decoding.options import Decoding
+from floatlens.decoding.plan import plan_writing
 
 def peak():  # not getrusage: what it says begins with the peak of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) * 1024

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from world_models import TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
@@ -22,6 +21,7 @@ from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import score_text
 from floatlens.tasks.wording import WORLD_WORDING, put
 from floatlens.tasks.world import closed_book_samples, open_book_samples, shortcut
+from world_models import TOKENIZER, arm, mdm
 
 Maker = Callable[..., fl.LanguageModel]
 

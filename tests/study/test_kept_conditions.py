@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 import torch
 from polars.testing import assert_frame_equal
-from world_models import arm
 
 import floatlens as fl
 from floatlens.study import evaluation
@@ -18,6 +17,7 @@ from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score, score_text
 from floatlens.tasks.wording import WORLD_WORDING
 from floatlens.tasks.world import open_book_samples
+from world_models import arm
 
 
 class Strict:

@@ -11,7 +11,6 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import nn
 from transformers import PreTrainedTokenizerFast
-from world_models import MASK, TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
@@ -20,6 +19,7 @@ from floatlens.study.evaluation import evaluate
 from floatlens.tasks.likelihood import Continuation, continuation, log_likelihoods, mask_sets
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import WORLD_WORDING
+from world_models import MASK, TOKENIZER, arm, mdm
 from writers import diffusion_model
 
 PROMPTS = [(2, 10, 11, 12, 13, 14), (2, 40, 41, 42), (2, 50, 51, 52, 53, 54, 55, 56, 57)]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from world_models import arm
 
 from floatlens.errors import Caution, Refusal
 from floatlens.study.evaluation import evaluate
@@ -20,6 +19,7 @@ from floatlens.tasks.retrieval import CORPUS, build_index, open_index, search
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.wording import WORLD_WORDING
 from floatlens.tasks.world import make_tokenizer, open_book_samples
+from world_models import arm
 
 PEOPLE = (("Ada", "Oslo"), ("Ben", "Rome"), ("Cy", "Bern"), ("Dee", "Oslo"), ("Eve", "Lima"), ("Fay", "Kyiv"))
 

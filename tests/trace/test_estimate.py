@@ -9,9 +9,10 @@ import pytest
 import zarr
 
 import floatlens as fl
+from floatlens.decoding.options import Decoding
+from floatlens.decoding.plan import plan_writing
 from floatlens.interventions import MaskAnchors, RandomKeys
 from floatlens.trace.estimate import estimate, size_in_words
-from floatlens.trace.run import region_names
 from floatlens.trace.schema import make_detail
 from writers import MASK, PROMPTS, autoregressive_model, diffusion_model
 
@@ -33,7 +34,6 @@ def uncompressed(folder: Path) -> int:
 
 def promised(lm: fl.LanguageModel, prompts: list[Any], gen_length: int, **options: Any) -> int:
     """What `lm.trace` promises, from the same arguments."""
-    encoded = [lm.encode(prompt) for prompt in prompts]
     detail = make_detail(
         options.get("detail", "default"),
         options.get("groups"),
@@ -41,9 +41,8 @@ def promised(lm: fl.LanguageModel, prompts: list[Any], gen_length: int, **option
         options.get("patterns", ()),
         autoregressive=lm.sampler == "autoregressive",
     )
-    steps = lm.steps_at_most(encoded, lm.options(encoded, gen_length, options.get("steps"), None, {}))
-    edits = ["an intervention"] if "intervention" in options else []
-    return estimate(lm, encoded, gen_length, steps, detail, region_names(encoded), options.get("batch_size", 1), edits).disk
+    plan = plan_writing(lm, prompts, Decoding(gen_length, batch_size=options.get("batch_size", 1)))
+    return estimate(plan, detail, ["an intervention"] if "intervention" in options else []).disk
 
 
 @pytest.mark.parametrize("sampler", ["llada", "dream", "sdar", "autoregressive"])
@@ -88,9 +87,8 @@ def test_the_arrays_are_estimated_exactly() -> None:
     lm = fl.load(STORIES)
     for preset in ("default", "light", "full"):
         trace = lm.trace("Once upon a time", gen_length=20, detail=preset, progress=False)
-        encoded = [lm.encode("Once upon a time")]
-        detail = make_detail(preset, None, 8, (), autoregressive=True)
-        size = estimate(lm, encoded, 20, 20, detail, region_names(encoded), 1)
+        plan = plan_writing(lm, "Once upon a time", Decoding(gen_length=20, batch_size=1))
+        size = estimate(plan, make_detail(preset, autoregressive=True))
         assert size.arrays == sum(variable.nbytes for variable in trace.dataset.data_vars.values()), preset
 
 

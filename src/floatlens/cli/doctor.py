@@ -27,7 +27,7 @@ def doctor(
     """
     from floatlens.cli.trace import detail_of
     from floatlens.models.doctor import examine
-    from floatlens.trace.estimate import size_in_words, trace_estimate
+    from floatlens.trace.estimate import Shapes, size_in_words
     from floatlens.trace.schema import make_detail
 
     found = examine(
@@ -39,10 +39,10 @@ def doctor(
         mask_token_id=mask_token_id,
         block_length=block_length,
     )
-    kept = make_detail(detail_of(detail), None, 8, (), autoregressive=found.sampler == "autoregressive")
-    size = trace_estimate(
-        found.config, [length], steps, kept, itemsize=4 if dtype == "float32" else 2, autoregressive=found.sampler == "autoregressive"
-    )
+    autoregressive = found.sampler == "autoregressive"
+    kept = make_detail(detail_of(detail)).fitted(autoregressive=autoregressive)
+    itemsize = 4 if dtype == "float32" else 2
+    size = Shapes(found.config, [length], steps, kept, itemsize=itemsize, autoregressive=autoregressive).estimate()
     table = Table(show_header=False, title=found.name, title_justify="left")
     blocks = f" in blocks of {found.block_length}" if found.block_length else ""
     rows = {

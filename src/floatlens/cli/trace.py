@@ -10,6 +10,9 @@ from floatlens.interventions.specification import is_number
 from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
+# what `--set` may not name, because it has an option of its own
+_OWN_OPTIONS = ("gen_length", "steps", "sampler", "seed", "batch_size", "chat", "detail", "groups", "top_keys", "patterns", "intervention")
+
 
 def trace(
     model: str = typer.Option(..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name."),
@@ -56,41 +59,28 @@ def trace(
 
       floatlens trace -m ./LLaDA-8B-Instruct --prompt-file questions.jsonl --steps 32 -s block_length=16 --dtype bfloat16 -o run.zarr
     """
+    from floatlens.decoding.options import Decoding
     from floatlens.decoding.prompts import Prompt
     from floatlens.folders import refuse_place
     from floatlens.interventions import from_text
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
-    from floatlens.tasks.readers.prompts import read_prompts
-    from floatlens.trace.estimate import estimate, seconds, size_in_words
-    from floatlens.trace.run import region_names
+    from floatlens.trace.estimate import size_in_words
     from floatlens.trace.schema import make_detail
 
     console = make_console()
     refuse_place(output)
-    prompts = [*map(Prompt, prompt), *(read_prompts(prompt_file, limit) if prompt_file else [])]
+    prompts = [Prompt(text) for text in prompt]
+    if prompt_file:
+        from floatlens.tasks.readers.prompts import read_prompts
+
+        prompts += read_prompts(prompt_file, limit)
     if not prompts:
         raise Refusal("There is nothing to ask: give --prompt or --prompt-file.")
-    kept = detail_of(detail)
+    kept = make_detail(detail_of(detail), groups.split(",") if groups else None, top_keys, layers_and_heads(patterns))
     interventions = [from_text(text) for text in intervention]
-    chosen = layers_and_heads(patterns)
-    named_groups = groups.split(",") if groups else None
-    options = sampler_options(
-        set_,
-        LanguageModel.trace,
-        "gen_length",
-        "steps",
-        "sampler",
-        "seed",
-        "batch_size",
-        "chat",
-        "detail",
-        "groups",
-        "top_keys",
-        "patterns",
-        "intervention",
-    )
-    make_detail(kept, None, top_keys, chosen, autoregressive=False)  # before anything heavy
+    options = sampler_options(set_, LanguageModel.trace, *_OWN_OPTIONS)
+    decoding = Decoding(gen_length, steps, sampler, options, seed, batch_size, chat=False if raw else None)
     lm = load(
         model,
         revision=revision,
@@ -102,30 +92,9 @@ def trace(
         mask_token_id=mask_token_id,
         block_length=block_length,
     )
-    encoded = [lm.encode(one, chat=False if raw else None) for one in prompts]
-    final_detail = make_detail(kept, named_groups, top_keys, chosen, autoregressive=lm.sampler == "autoregressive")
-    taken = steps or gen_length
-    if lm.sampler is not None or sampler is not None:
-        taken = lm.steps_at_most(encoded, lm.options(encoded, gen_length, steps, sampler, options))
-    own = lm.sampler is None and sampler is None
-    size = estimate(lm, encoded, gen_length, taken, final_detail, region_names(encoded), batch_size, intervention, own)
-    say(console, size.sentence(seconds(lm, size) if lm.sampler is not None else None))
-    trace_ = lm.trace(
-        prompts,
-        gen_length=gen_length,
-        steps=steps,
-        sampler=sampler,
-        seed=seed,
-        batch_size=batch_size,
-        chat=False if raw else None,
-        detail=kept,
-        groups=named_groups,
-        top_keys=top_keys,
-        patterns=chosen,
-        intervention=interventions or None,
-        path=output,
-        **options,
-    )
+    plan = lm.plan_trace(prompts, decoding, kept, intervention=interventions or None)
+    say(console, plan.size.sentence(plan.seconds()))
+    trace_ = plan.run(output)
     stored = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     for number in range(min(len(trace_), 3)):
         console.print(f"{number}: {trace_.completion(number)!r}")

@@ -1,14 +1,54 @@
-"""The options of every decoding loop: frozen dataclasses with defaults, checked when they are made.
+"""How to write, as values: `Decoding`, what a user asks for, and the options of every decoding loop, checked when they are made.
 
-Greedy decoding is the default everywhere, so that runs are comparable and repeatable; published defaults that differ are named in the fields' comments.
+Greedy decoding is the default everywhere, so that runs are comparable and repeatable; published defaults that differ are named in the comments
+of the fields.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from numbers import Integral
 from typing import Any, get_args, get_type_hints
 
 from floatlens.errors import Refusal
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to write, as the user asks for it: made once where the keywords arrive, then passed whole.
+
+    What the sampler makes of it depends on the model and the prompts: see `floatlens.decoding.plan`.
+
+    Examples
+    --------
+    >>> Decoding(gen_length=8, steps=4, options={"temperature": 0.7}).own_options
+    {'temperature': 0.7, 'steps': 4}
+    >>> Decoding(batch_size=0)
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: batch_size=0: at least one prompt must run at a time.
+    """
+
+    gen_length: int = 32  # 0 fills the masks inside the prompts
+    steps: int | None = None  # as many as there are tokens to write
+    sampler: str | None = None  # that of the model's family
+    options: Mapping[str, Any] = field(default_factory=dict)  # the sampler's own: temperature, threshold, ...
+    seed: int | Sequence[int] = 0  # of the first prompt, those after it counting on; or one for each prompt
+    batch_size: int = 8
+    chat: bool | None = None  # whether texts go through the chat template; None if there is one
+
+    def __post_init__(self) -> None:
+        refuse_batch_size(self.batch_size)
+
+    @property
+    def own_options(self) -> dict[str, Any]:
+        """What a model's own `generate` is given besides the length."""
+        return {**self.options} if self.steps is None else {**self.options, "steps": self.steps}
+
+
+def refuse_batch_size(batch_size: Any) -> None:
+    """Refuse a batch size below 1, and what is no whole number."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise Refusal(f"batch_size={batch_size!r}: at least one prompt must run at a time.")
 
 
 @dataclass(frozen=True)

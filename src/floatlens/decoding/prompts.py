@@ -29,8 +29,7 @@ import jinja2
 import numpy as np
 from torch import Tensor
 
-from floatlens.errors import Refusal
-from floatlens.models.checkpoint import in_a_sentence, reason, shown
+from floatlens.errors import Refusal, in_a_sentence, reason, shown
 
 try:
     import resource

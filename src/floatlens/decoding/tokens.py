@@ -9,21 +9,17 @@ their end-of-text token the unknown one and never use it so.) Decided here: a pr
 import contextlib
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
+from transformers.utils import logging as transformers_logging
 
 from floatlens.decoding.prompts import EncodedPrompt
-from floatlens.errors import Caution, Refusal
-from floatlens.models.checkpoint import is_failure, quiet, reason
+from floatlens.errors import Caution, Refusal, is_failure, reason
 from floatlens.terminal import on_one_line
-
-if TYPE_CHECKING:
-    from floatlens.models.language_model import LanguageModel
-
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -63,6 +59,17 @@ def _read(tokenizer_class: Any, folder: Path, **options: Any) -> Any:
         if not is_failure(error):
             raise
         raise Refusal(f"The tokenizer in {folder} cannot be loaded: {reason(error)}. Fetch its files again.") from None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the warnings of transformers, which quote what a stranger wrote: what matters is checked and said in one sentence."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
 
 
 def special_tokens(tokenizer: Any) -> frozenset[int]:
@@ -153,13 +160,13 @@ def unknown_in_text(tokenizer: Any, text: str) -> Unknown:
     return unknown_in_prompts(tokenizer, [EncodedPrompt(text, tokens, [*starts], [*stops], [False] * len(tokens), {})])
 
 
-def say_what_is_unknown(lm: "LanguageModel", prompts: Sequence[EncodedPrompt]) -> None:
-    """Warn, once for all prompts, that the model will read its unknown token in places."""
-    unknown = unknown_in_prompts(lm.tokenizer, prompts)
+def warn_of_unknown_tokens(name: str, tokenizer: Any, prompts: Sequence[EncodedPrompt]) -> None:
+    """Warn, once for all prompts, that the model `name` will read its unknown token in places."""
+    unknown = unknown_in_prompts(tokenizer, prompts)
     if unknown.count:
         warnings.warn(
-            f"{on_one_line(lm.name)} does not know {unknown.text}, and reads {lm.tokenizer.unk_token} there: "
+            f"{on_one_line(name)} does not know {unknown.text}, and reads {tokenizer.unk_token} there: "
             f"what it writes does not answer the prompt{'s' * (len(prompts) > 1)} as written.",
             Caution,
-            stacklevel=3,
+            stacklevel=4,
         )

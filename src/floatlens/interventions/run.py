@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from floatlens.capture.forward import Forward
 from floatlens.capture.tapping import Tap
 from floatlens.capture.walk import BLOCK_ENTRIES
 from floatlens.decoding.canvas import Canvas, Pass, Run
+from floatlens.decoding.model import Writer
 from floatlens.decoding.options import AutoregressiveOptions, Options
 from floatlens.errors import Caution, Refusal
 from floatlens.interventions.choosing import Row
@@ -31,12 +32,9 @@ from floatlens.interventions.running import Reported, Running
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import KINDS, to_text
 
-if TYPE_CHECKING:
-    from floatlens.models.language_model import LanguageModel
-
 
 @contextmanager
-def intervened_loop(lm: "LanguageModel", running: Running) -> Iterator[Run]:
+def intervened_loop(lm: Writer, running: Running) -> Iterator[Run]:
     """What a loop runs its passes with, inside the context; tell `running` of every step the loop yields."""
     padding: list[Tensor] = []
     tap = _tap(lm, running, lambda _forward: padding[-1], lm.module)
@@ -56,7 +54,7 @@ def intervened_loop(lm: "LanguageModel", running: Running) -> Iterator[Run]:
 
 
 @contextmanager
-def intervened_own_loop(lm: "LanguageModel", running: Running) -> Iterator[None]:
+def intervened_own_loop(lm: Writer, running: Running) -> Iterator[None]:
     """A model's own `generate` runs in here, for one prompt; every forward of its step module is a step."""
     steps = EachForward(running)
     with _tap(lm, steps, all_real, lm.module if lm.step_on is None else lm.step_on):
@@ -99,7 +97,7 @@ def all_real(forward: Forward) -> Tensor:
     return torch.ones(samples, (forward.past or 0) + rows, dtype=torch.bool, device=forward.input_ids.device)
 
 
-def _tap(lm: "LanguageModel", edit: Edit, padding: Any, step_on: torch.nn.Module) -> Tap:
+def _tap(lm: Writer, edit: Edit, padding: Any, step_on: torch.nn.Module) -> Tap:
     return Tap(
         lm.module,
         keep=(),
@@ -183,11 +181,11 @@ class InterventionRun:
         return xr.DataArray(joined, dims=dims, coords={"layer": self._layers}, name=name, attrs={"interventions": self.names})
 
 
-_in_force: ContextVar[tuple[tuple["LanguageModel", InterventionRun], ...]] = ContextVar("_in_force", default=())
+_in_force: ContextVar[tuple[tuple[Writer, InterventionRun], ...]] = ContextVar("_in_force", default=())
 
 
 @contextmanager
-def intervening(lm: "LanguageModel", given: AnyIntervention) -> Iterator[InterventionRun]:
+def intervening(lm: Writer, given: AnyIntervention) -> Iterator[InterventionRun]:
     """Interventions are in force for this model inside the context."""
     if _of(lm) is not None:
         raise Refusal(f"Interventions are in force for {lm.name} already; give all of them to one lm.intervene([...]).")
@@ -199,7 +197,7 @@ def intervening(lm: "LanguageModel", given: AnyIntervention) -> Iterator[Interve
         _in_force.reset(token)
 
 
-def run_of(lm: "LanguageModel", given: AnyIntervention | None) -> InterventionRun | None:
+def run_of(lm: Writer, given: AnyIntervention | None) -> InterventionRun | None:
     """The run that something the model writes belongs to: a new one for what is given, that of the context it stands in, or none."""
     around = _of(lm)
     if given is None:
@@ -231,5 +229,5 @@ def as_interventions(given: Any) -> tuple[Intervention | Edit, ...]:
     return tuple(several)
 
 
-def _of(lm: "LanguageModel") -> InterventionRun | None:
+def _of(lm: Writer) -> InterventionRun | None:
     return next((run for other, run in _in_force.get() if other is lm), None)

@@ -20,9 +20,7 @@ import json
 import math
 import os
 import re
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -37,78 +35,14 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from safetensors import SafetensorError, safe_open
-from transformers.utils import logging as transformers_logging
 
-from floatlens.errors import BrokenPromise, Refusal
+from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown
 from floatlens.models.sources import gguf, llama2c
 from floatlens.models.sources.bundled import TWINS, bundled_twin, smollm2_135m
 from floatlens.models.sources.cache import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
-_LONGEST_REASON = 300  # characters of someone else's message
 _LARGEST_JSON = 1 << 28  # bytes; the largest tokenizer.json that is published has a tenth of it
-_NOT_TEXT = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control characters, direction marks, halves of characters, line separators
-
-
-def shown(text: object) -> str:
-    """Words of a stranger on one line, control characters spelled out, cut where they become long.
-
-    Examples
-    --------
-    >>> shown("a\\x1b[2Jb\\nc")
-    'a\\\\x1b[2Jb\\\\nc'
-    """
-    said = str(text)
-    spelled = "".join(sign.encode("unicode_escape").decode() if is_hidden(sign) else sign for sign in said[: _LONGEST_REASON + 1])
-    return spelled if len(said) <= _LONGEST_REASON else f"{spelled[:_LONGEST_REASON]}..."
-
-
-def is_hidden(sign: str) -> bool:
-    """Whether a character shows as nothing, or does something to a terminal."""
-    return unicodedata.category(sign) in _NOT_TEXT
-
-
-def reason(error: BaseException) -> str:
-    """The first line of what an error says."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return shown(lines[0] if lines else type(error).__name__).rstrip(".:")
-
-
-def is_failure(error: BaseException) -> bool:
-    """Whether something went wrong, a panic in Rust code among it, which is no Exception; not Ctrl-C or an exit."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-@contextmanager
-def in_a_sentence(what: str, then: str) -> Iterator[None]:
-    """Whatever is raised in here, as a Refusal: `what` went wrong, the reason, and `then`, what to do.
-
-    Examples
-    --------
-    >>> with in_a_sentence("The weights of it cannot be read", "Download it again."):
-    ...     raise RuntimeError("size mismatch\\nfor many tensors")
-    Traceback (most recent call last):
-    floatlens.errors.Refusal: The weights of it cannot be read (size mismatch). Download it again.
-    """
-    try:
-        yield
-    except (Refusal, BrokenPromise):
-        raise
-    except BaseException as error:  # damaged files make these libraries raise nearly everything
-        if not is_failure(error):
-            raise
-        raise Refusal(f"{what} ({reason(error)}). {then}") from error
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No warnings of transformers, which quote what a stranger wrote: what matters is checked here, and said in one sentence."""
-    level = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
 
 
 def read_json(file: Path, name: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from floatlens.capture.layers import expected_calls, refuse_what_cannot_be_tapped
 from floatlens.decoding.tokens import token_text
-from floatlens.errors import Refusal
-from floatlens.models.checkpoint import Checkpoint, find_checkpoint, in_a_sentence
+from floatlens.errors import Refusal, in_a_sentence
+from floatlens.models.checkpoint import Checkpoint, find_checkpoint
 from floatlens.models.families import FAMILIES
 from floatlens.models.loading import draw_up, tokenizer_for, torch_dtype, with_mask_token
 from floatlens.models.weights import on_meta_device, refuse_wrong_tensors

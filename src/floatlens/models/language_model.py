@@ -1,36 +1,58 @@
 """A language model as floatlens uses it: a module, its tokenizer, and how its family writes.
 
-`generate` writes; `trace` writes and records where the model looks while it does. Both run the same loops.
+`generate` writes; `trace` writes and records where the model looks meanwhile. Both run the same plan (`floatlens.decoding.plan`): a loop of
+floatlens, or the module's own `generate` for models that nothing else can run.
+
+Refused: options that the module's own `generate` would ignore; saving a model that floatlens adds nothing to.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import DynamicCache, GenerationConfig
 
 from floatlens.capture.edits import Edit
-from floatlens.decoding import autoregressive, dream, llada, sdar
-from floatlens.decoding.canvas import Canvas, Pass, Run, Step, blank_canvas
-from floatlens.decoding.options import AutoregressiveOptions, DreamOptions, LladaOptions, Options, SdarOptions, make_options
+from floatlens.decoding.canvas import Pass
+from floatlens.decoding.model import Decisions, refuse_foreign_tokens
+from floatlens.decoding.options import Decoding
+from floatlens.decoding.plan import Batch, Plan, plan_writing
 from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt, encode
-from floatlens.decoding.tokens import say_what_is_unknown
 from floatlens.errors import Refusal
 from floatlens.folders import unfinished_folder
-from floatlens.interventions.run import AnyIntervention, InterventionRun, intervening, run_of
-from floatlens.models.writing import Generation, refuse_unfit_prompts, write, write_by_itself
-from floatlens.seeds import seeds_of
+from floatlens.interventions.run import (
+    AnyIntervention,
+    InterventionRun,
+    intervened_loop,
+    intervened_own_loop,
+    intervening,
+    run_of,
+)
+from floatlens.models.families import FAMILIES
+from floatlens.terminal import progress_bar
+from floatlens.trace.run import TracePlan, plan_trace
+from floatlens.trace.schema import Detail, make_detail
+from floatlens.trace.trace import Trace
 
-if TYPE_CHECKING:
-    from floatlens.trace.trace import Trace
+_TRANSFORMERS_NAMES = {"gen_length": "max_new_tokens", "steps": "max_denoising_steps"}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a model wrote."""
+
+    text: str  # up to the first end token, without special tokens
+    tokens: list[int]  # everything it wrote
+    prompt: str
+    prompt_tokens: list[int]
+    steps: int
+    removed: float | None = None  # the share of the attention that interventions removed, over steps, layers and heads; None without any
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,32 +126,34 @@ class LanguageModel:
         gen_length
             How many tokens to write; 0 fills the masks inside the prompts.
         steps
-            How many denoising steps; one a token by default. Autoregressive models have none to choose.
+            How many denoising steps; one per token by default. Autoregressive models have none to choose.
         sampler
             Another decoding loop than the family's: "llada", "dream", "sdar".
         seed
-            A whole number from 0 to 2^62: sample i draws from a generator seeded with `seed + i`, whatever batch it is in; or one seed for each prompt.
+            A whole number from 0 to 2^62: sample i draws from a generator seeded with `seed + i`, whatever batch it is in; or one seed for
+            each prompt.
         batch_size
-            How many prompts run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).
+            How many prompts run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall
+            differently (docs/reference/decoding.md).
         chat
-            Whether texts go through the tokenizer's chat template; by default if it has one.
+            Whether texts go through the tokenizer's chat template; by default they do if it has one.
         intervention
-            What the model may not look at while it writes: one or several of `floatlens.interventions`, or functions that change attention calls.
+            What the model may not look at while it writes: one or several of `floatlens.interventions`, or functions that change attention
+            calls.
         progress
             Show a progress bar.
         options
             Those of the sampler: temperature, threshold, block_length, ... An unknown one is refused, with the list.
         """
-        encoded = [self.encode(prompt, chat=chat) for prompt in as_list(prompts)]
-        say_what_is_unknown(self, encoded)
-        refuse_batch_size(batch_size)
+        plan = plan_writing(self, prompts, Decoding(gen_length, steps, sampler, options, seed, batch_size, chat))
         under = run_of(self, intervention)
-        seeds = seeds_of(seed, len(encoded))
-        if self.sampler is None and sampler is None:
-            own_options = options if steps is None else {**options, "steps": steps}
-            return write_by_itself(self, encoded, gen_length, seeds, own_options, under, progress=progress)
-        chosen = self.options(encoded, gen_length, steps, sampler, options)
-        return write(self, encoded, chosen, seeds, batch_size, under, progress=progress)
+        written: list[Generation] = []
+        with progress_bar(plan.steps_of_all_batches, f"Writing with {self.name}", show=progress) as advance:
+            for batch in plan.batches():
+                written += self._write(plan, batch, under, advance)
+        if under is not None:
+            under.say_if_nothing_was_removed()
+        return written
 
     def intervene(self, intervention: AnyIntervention) -> AbstractContextManager[InterventionRun]:
         """Everything that the model writes inside the context, it writes under these interventions; the run says what they removed.
@@ -167,7 +191,7 @@ class LanguageModel:
         path: str | PathLike[str] | None = None,
         progress: bool = True,
         **options: Any,
-    ) -> "Trace":
+    ) -> Trace:
         """Write after each prompt, and record where the model looks at every step.
 
         Takes what `generate` takes, and:
@@ -175,8 +199,9 @@ class LanguageModel:
         Parameters
         ----------
         detail
-            What is kept: "default", "light" (mass and entropy per layer), "full" (everything per head), or a dictionary over the default, such as
-            {"geometry": "head", "norms": "off"}. Names: mass, halves, entropy, geometry, norms, flow, top_keys; values: "head", "layer", "off".
+            What is kept: "default", "light" (mass and entropy per layer), "full" (everything per head), or a dictionary of what differs from
+            the default, such as {"geometry": "head", "norms": "off"}. Names: mass, halves, entropy, geometry, norms, flow, top_keys; values:
+            "head", "layer", "off".
         groups
             Query groups: "masked", "unmasked", "predicting", "prompt"; the first three by default ("predicting" for autoregressive models).
         top_keys
@@ -186,30 +211,36 @@ class LanguageModel:
         edits
             Changes of attention calls, as in `fl.tap`; they come after those of an intervention.
         path
-            Write to this folder as the run goes, and return the trace opened from there. Denoising loops hold at most 32 steps of a batch in
+            Write to this folder during the run, and return the trace opened from there. Denoising loops hold at most 32 steps of a batch in
             memory; autoregressive models and models with their own generate hold what they record until a batch or sample is done.
         """
-        from floatlens.trace.run import record_trace  # the trace needs models, so models cannot need the trace
+        decoding = Decoding(gen_length, steps, sampler, options, seed, batch_size, chat)
+        kept = make_detail(detail, groups, top_keys, patterns)
+        return self.plan_trace(prompts, decoding, kept, edits=edits, intervention=intervention).run(path, progress=progress)
 
-        return record_trace(
-            self,
-            prompts,
-            gen_length=gen_length,
-            steps=steps,
-            sampler=sampler,
-            seed=seed,
-            batch_size=batch_size,
-            chat=chat,
-            detail=detail,
-            groups=groups,
-            top_keys=top_keys,
-            patterns=patterns,
-            edits=edits,
-            intervention=intervention,
-            path=path,
-            progress=progress,
-            options=options,
-        )
+    def plan_trace(
+        self,
+        prompts: AnyPrompt | Sequence[AnyPrompt],
+        decoding: Decoding,
+        detail: Detail,
+        *,
+        edits: Sequence[Edit] = (),
+        intervention: AnyIntervention | None = None,
+    ) -> TracePlan:
+        """What `trace` is about to do, with everything checked and nothing run: its `size` says what it will take, `run` does it.
+
+        Examples
+        --------
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=64)
+        >>> lm = LanguageModel(LlamaForCausalLM(LlamaConfig(**size)).eval(), family="autoregressive", sampler="autoregressive", row_offset=1)
+        >>> plan = lm.plan_trace([[1, 2, 3]], Decoding(gen_length=4), make_detail("light"))
+        >>> plan.size.steps, plan.size.length
+        (4, 7)
+        >>> plan.run(progress=False).dataset.sizes["step"]
+        4
+        """
+        return plan_trace(self, prompts, decoding, detail, edits, run_of(self, intervention))
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a checkpoint that `fl.load` and transformers' Auto classes both load, to a new folder: stock tensor names, safetensors, the tokenizer."""
@@ -234,80 +265,8 @@ class LanguageModel:
         """A prompt in this model's tokens."""
         return encode(prompt, self.tokenizer, chat=chat, suffix=self.suffix)
 
-    def options(
-        self, encoded: Sequence[EncodedPrompt], gen_length: int, steps: int | None, sampler: str | None, given: dict[str, Any]
-    ) -> Options:
-        """The sampler's options, checked against the prompts and the model."""
-        sampler = sampler or self.sampler
-        assert sampler is not None
-        if (sampler == "autoregressive") != (self.sampler == "autoregressive"):
-            raise Refusal(f"A {self.family} model cannot be run by the {sampler} sampler.")
-        if sampler != "autoregressive" and self.mask_token_id is None:
-            raise Refusal(f"A {self.family} model has no mask token, and the {sampler} sampler cannot write without one.")
-        if self.sampler == "sdar" and sampler != "sdar":
-            raise Refusal(
-                f"{self.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives plausible, wrong "
-                "numbers. Leave sampler (--sampler) out."
-            )
-        everything = {**(self.sampler_defaults if sampler == self.sampler else {}), **given, "gen_length": gen_length}
-        if steps is not None:
-            everything["steps"] = steps
-        elif sampler == "llada":
-            masks = max(prompt.tokens.count(-1 if self.mask_token_id is None else self.mask_token_id) for prompt in encoded)
-            everything["steps"] = gen_length or max(masks, 1)
-        elif sampler == "dream" and gen_length:
-            everything["steps"] = gen_length
-        for option in ("forbid_eos", "eos_last"):
-            if everything.get(option) and not self.end_tokens:
-                raise Refusal(f"{option} is asked for, but {self.name} has no end token that it could keep back.")
-        options = make_options(sampler, everything)
-        refuse_unfit_prompts(self, encoded, options)
-        return options
-
-    def canvas(self, batch: Sequence[EncodedPrompt], options: Options, seeds: Sequence[int]) -> Canvas:
-        """The canvas a batch starts from; each of its samples has a seed."""
-        lengths: Any = options.gen_length
-        if isinstance(options, SdarOptions):
-            lengths = [sdar.whole_blocks(len(prompt.tokens), options.gen_length, options.block_length) for prompt in batch]
-        mask = -1 if self.mask_token_id is None else self.mask_token_id
-        pad = self.config.pad_token_id if isinstance(getattr(self.config, "pad_token_id", None), int) else 0
-        canvas = blank_canvas(
-            [prompt.tokens for prompt in batch],
-            lengths,
-            mask,
-            seeds,
-            suffix=self.suffix if not isinstance(options, AutoregressiveOptions) else (),
-            pad_token_id=max(pad, 0),
-            device=self.device,
-        )
-        if self.mask_token_id is None:
-            canvas.mask_token_id = None
-        return canvas
-
-    def loop(self, run: Run, canvas: Canvas, options: Options) -> Iterator[Step]:
-        """The decoding loop that goes with the options."""
-        eos = self.end_tokens[0] if self.end_tokens else None
-        if isinstance(options, LladaOptions):
-            return llada.denoise(run, canvas, options, self.row_offset, eos, self.end_tokens)
-        if isinstance(options, DreamOptions):
-            return dream.denoise(run, canvas, options, self.row_offset)
-        if isinstance(options, SdarOptions):
-            return sdar.denoise(run, canvas, options, self.new_cache, self.end_tokens)
-        return autoregressive.write(run, canvas, options, self.new_cache, self.end_tokens)
-
-    def most_steps(self, encoded: Sequence[EncodedPrompt], options: Options, batch_size: int) -> int:
-        """How many steps all batches take at most."""
-        return -(-len(encoded) // batch_size) * self.steps_at_most(encoded, options)
-
-    def steps_at_most(self, encoded: Sequence[EncodedPrompt], options: Options) -> int:
-        """How many steps any one of the prompts takes at most."""
-        if isinstance(options, LladaOptions | DreamOptions) and options.threshold is None and options.steps is not None:
-            return options.steps
-        masks = max(prompt.tokens.count(-1 if self.mask_token_id is None else self.mask_token_id) for prompt in encoded)
-        extra = options.block_length if isinstance(options, SdarOptions) else 0
-        return (options.gen_length or masks) + extra
-
     def new_cache(self) -> DynamicCache:
+        """An empty cache of keys and values."""
         return DynamicCache(config=self.config)
 
     @torch.no_grad()
@@ -348,30 +307,68 @@ class LanguageModel:
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """Text up to the first end token."""
-        end = next((at for at, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
+        end = next((index for index, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
         return "" if self.tokenizer is None else self.tokenizer.decode(list(tokens[:end]), skip_special_tokens=True)
 
+    @torch.no_grad()
+    def own_generate(self, prompt: EncodedPrompt, decoding: Decoding, seed: int) -> list[int]:
+        """The whole text in tokens, written after one prompt by the module's own `generate`, seeded."""
+        module: Any = self.module
+        gen_length: Any = decoding.gen_length
+        if isinstance(gen_length, bool) or not isinstance(gen_length, int) or gen_length < 1:
+            raise Refusal(f"gen_length={gen_length!r}: a model's own generate writes at least one token.")
+        named = self._names_of_generate({"gen_length": gen_length, **decoding.own_options})
+        refuse_foreign_tokens(self, 0, prompt)
+        if self.mask_token_id in prompt.tokens:
+            raise Refusal("The prompt holds the mask token, which a model's own generate would take for its own. Remove it.")
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            output = module.generate(torch.tensor([prompt.tokens], device=self.device), **named)
+        tokens = getattr(output, "sequences", output)[0].tolist()
+        return tokens if tokens[: len(prompt.tokens)] == prompt.tokens else [*prompt.tokens, *tokens]
 
-def refuse_batch_size(batch_size: int) -> None:
-    """Refuse a batch size below 1, and what is no number."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise Refusal(f"batch_size={batch_size!r}: at least one prompt must run at a time.")
+    def watch_decisions(self) -> AbstractContextManager[Decisions | None]:
+        """While `own_generate` runs in here: what its loop accepts, if the family's adapter knows how to ask."""
+        watch = FAMILIES[self.family].watch_decisions if self.family in FAMILIES else None
+        return nullcontext() if watch is None else watch(self.module)
 
+    def _names_of_generate(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Options under the names that the module's own `generate` has for them; what it does not know is refused."""
+        generate: Any = getattr(self.module, "generate", None)
+        if generate is None:
+            raise Refusal(f"{type(self.module).__name__} has no generate of its own. Choose a sampler of floatlens: sampler='llada'.")
+        parameters = list(inspect.signature(generate).parameters.values())[1:]  # the first is the prompt
+        known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+        if len(known) < len(parameters):  # as transformers has it: whatever is not named there goes to the generation config
+            known += [name for name in vars(getattr(self.module, "generation_config", None) or GenerationConfig()) if name[0] != "_"]
+        named = {name if name in known else _TRANSFORMERS_NAMES.get(name, name): value for name, value in given.items()}
+        if unknown := [name for name in named if name not in known]:
+            raise Refusal(f"generate of {type(self.module).__name__} does not know {unknown[0]!r}. It knows: {', '.join(known)}.")
+        return named
 
-def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
-    """One prompt or several, as a list of prompts."""
-    given: Any = prompts
-    if isinstance(given, Tensor | np.ndarray):
-        given = list(given) if given.ndim == 2 else [given]
-    first: Any = given[0] if isinstance(given, Sequence) and len(given) else None
-    is_one = isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Sequence)
-    if is_one or isinstance(first, Integral | float) or (isinstance(first, dict) and "role" in first):
-        given = [given]
-    if not given:
-        raise Refusal("There are no prompts; give at least one.")
-    return list(given)
-
-
-def described(options: Options, sampler: str | None) -> dict[str, Any]:
-    """The sampler's name and all its options, as the trace keeps them."""
-    return {"name": sampler, **asdict(options)}
+    def _write(self, plan: Plan, batch: Batch, under: InterventionRun | None, advance: Callable[[int], None]) -> list[Generation]:
+        """Write after the prompts of a batch, under interventions if there are any."""
+        if plan.options is None:
+            running = None if under is None else under.start(batch.seeds)
+            with nullcontext() if running is None else intervened_own_loop(self, running):
+                text = self.own_generate(batch.prompts[0], plan.decoding, batch.seeds[0])
+            advance(1)
+            written, steps = [text[len(batch.prompts[0].tokens) :]], [0]
+        else:
+            canvas = plan.canvas(batch)
+            running = None if under is None else under.start_batch(canvas, plan.options)
+            steps = [0] * len(batch.prompts)
+            with nullcontext(self.run_pass) if running is None else intervened_loop(self, running) as run_pass:
+                for step in plan.loop(run_pass, canvas):
+                    for sample in step.samples:
+                        steps[sample] += 1
+                    if running is not None:
+                        running.finish(step)
+                    advance(1)
+            was_written = canvas.real & ~canvas.prompt
+            written = [tokens[rows].tolist() for tokens, rows in zip(canvas.tokens, was_written, strict=True)]
+        removed = [None if running is None else running.mean_removed(sample) for sample in range(len(batch.prompts))]
+        return [
+            Generation(self.text_of(tokens), tokens, prompt.text, prompt.tokens, taken, share)
+            for prompt, tokens, taken, share in zip(batch.prompts, written, steps, removed, strict=True)
+        ]

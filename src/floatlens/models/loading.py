@@ -21,13 +21,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from floatlens.decoding.options import SAMPLERS
-from floatlens.decoding.tokens import has_tokenizer, published_tokenizer
-from floatlens.errors import Refusal
-from floatlens.models.checkpoint import Checkpoint, find_checkpoint, in_a_sentence, quiet, read_json, shown
+from floatlens.decoding.tokens import has_tokenizer, published_tokenizer, quiet
+from floatlens.errors import Refusal, in_a_sentence, shown
+from floatlens.models.checkpoint import Checkpoint, find_checkpoint, read_json
 from floatlens.models.families import FAMILIES
-from floatlens.models.families.stock import as_tokens, native_config
+from floatlens.models.families.adapter import Blueprint, as_tokens, native_config
 from floatlens.models.language_model import LanguageModel
-from floatlens.models.weights import Blueprint, on_meta_device, read_weights, refuse_too_little_memory, refuse_wrong_tensors
+from floatlens.models.weights import on_meta_device, read_weights, refuse_too_little_memory, refuse_wrong_tensors
 
 _SIZES = {  # the largest that is believed
     "num_hidden_layers": 1 << 11,

@@ -25,12 +25,12 @@ from typing import Any
 
 import polars as pl
 
+from floatlens.decoding.options import refuse_batch_size
 from floatlens.errors import Caution, Refusal
 from floatlens.interventions.run import NOTHING_REMOVED
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import to_text
-from floatlens.models.language_model import LanguageModel, refuse_batch_size
-from floatlens.models.writing import Generation
+from floatlens.models.language_model import Generation, LanguageModel
 from floatlens.seeds import refuse_seed
 from floatlens.study.kept import fingerprint, name_of, restore, store
 from floatlens.tasks.conditions import Condition, plan

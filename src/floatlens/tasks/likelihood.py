@@ -30,11 +30,11 @@ import torch
 from torch import Tensor
 
 from floatlens.decoding.canvas import Pass, Run
+from floatlens.decoding.model import context_length
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
 from floatlens.interventions.run import AnyIntervention, InterventionRun, as_interventions, intervened_loop
 from floatlens.interventions.running import Running
-from floatlens.models.writing import context_length
 
 if TYPE_CHECKING:
     from floatlens.models.doctor import Examination

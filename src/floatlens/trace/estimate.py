@@ -1,14 +1,17 @@
 """What a trace will take, before it is begun: bytes from shapes and texts, and time from one pass of the model.
 
-The size on disk is an upper bound of all that is written: the arrays uncompressed, their checksums and indices, every `zarr.json` (twice: the root repeats them), the
-texts, and the manifest. It is no bound for models that run their own `generate`, which decides how many steps there are and how wide the canvas is.
+The size on disk is an upper bound of all that is written: the arrays uncompressed, their checksums and indices, every `zarr.json` (twice: the
+root repeats them), the texts, and the manifest. It is no bound for models that run their own `generate`, which decides how many steps there are
+and how wide the canvas is.
+
+Refused: a trace for which there is not enough memory or disk.
 """
 
 import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from os import PathLike
 from pathlib import Path
@@ -19,9 +22,11 @@ import psutil
 import torch
 
 from floatlens.decoding.canvas import Pass
+from floatlens.decoding.model import Writer, masks_in
+from floatlens.decoding.plan import Plan
+from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal
-from floatlens.models.language_model import LanguageModel
 from floatlens.trace.recording import layers_differ
 from floatlens.trace.schema import STEPS_PER_SHARD, UNDER_INTERVENTIONS, Detail, promised_arrays
 from floatlens.trace.store import LARGE_STEP
@@ -67,26 +72,58 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Shapes:
-    """What the sizes of all arrays of a sample follow from."""
+class Shapes:
+    """What the size of a trace follows from. `texts` are the bytes of prompts, completions and vocabularies, if they are known.
 
-    config: Any
-    detail: Detail
+    Examples
+    --------
+    >>> from transformers import LlamaConfig
+    >>> llada = LlamaConfig(num_hidden_layers=32, num_attention_heads=32, hidden_size=4096)
+    >>> round(Shapes(llada, lengths=[512], steps=32, detail=Detail()).estimate().disk / 1e6)
+    465
+    """
+
+    config: Any  # of the model
+    lengths: Sequence[int]  # tokens of each sample
     steps: int
-    regions: int
-    count_axes: tuple[str, ...]
-    edited: bool
+    detail: Detail
+    regions: Sequence[str] = ("bos", "prompt", "answer")
+    batch_size: int = 1
+    itemsize: int = 4  # bytes of a weight
+    autoregressive: bool = False
+    texts: int | None = None
+    count_axes: tuple[str, ...] = ()
+    edited: bool = False
+    is_bound: bool = True
 
-    def arrays(self, length: int, detail: Detail | None = None) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], int]]:
+    def estimate(self) -> Estimate:
+        """The size, from these numbers alone."""
+        config, detail, longest = self.config, self.detail, max(self.lengths)
+        of_samples = [self._bytes_in_memory(length, detail) for length in self.lengths]
+        texts = sum(self.lengths) * _TEXT_OF_TOKEN if self.texts is None else self.texts
+        names = sum(len(json.dumps(name)) + 30 for name in (*self.regions, *detail.groups)) + 60 * len(detail.patterns)
+        layers = _LAYER * config.num_hidden_layers
+        disk = _TRACE + 2 * names + layers + texts + sum(map(self._sample_on_disk, self.lengths))
+        if self.autoregressive:  # one pass holds all steps of a sample, heads not yet averaged
+            every_head = replace(detail, kept={name: "head" if value == "layer" else value for name, value in detail.kept.items()})
+            at_once = 3 * self._bytes_in_memory(longest, every_head)
+            all_kept, streamed = sum(of_samples) + at_once, max(of_samples) * self.batch_size + at_once
+        else:
+            held = 2 * config.num_hidden_layers * config.hidden_size * longest * self.itemsize * self.batch_size
+            shard = min(1.0, STEPS_PER_SHARD / self.steps)
+            all_kept = sum(of_samples) + held
+            streamed = int(max(of_samples) * self.batch_size * shard * 2) + held  # one copy collected, one being written
+        return Estimate(len(self.lengths), self.steps, longest, disk, sum(of_samples), all_kept, streamed, self.is_bound)
+
+    def _arrays(self, length: int, detail: Detail) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], int]]:
         """The axes, the shape and the bytes of an entry of every array of a sample."""
-        detail = detail or self.detail
         sizes = {
             "step": self.steps,
             "layer": self.config.num_hidden_layers,
             "head": self.config.num_attention_heads,
             "group": len(detail.groups),
             "chosen": len(detail.patterns),
-            **dict.fromkeys(("region", "query_region", "key_region"), self.regions),
+            **dict.fromkeys(("region", "query_region", "key_region"), len(self.regions)),
             **dict.fromkeys(("position", "query", "key"), length),
             "rank": detail.top_keys,
         }
@@ -94,12 +131,12 @@ class _Shapes:
         for axes, dtype in (promised | (UNDER_INTERVENTIONS if self.edited else {})).values():
             yield axes, tuple(sizes[axis] for axis in axes), np.dtype(dtype).itemsize
 
-    def bytes_in_memory(self, length: int, detail: Detail | None = None) -> int:
-        return sum(prod(shape) * itemsize for _, shape, itemsize in self.arrays(length, detail))
+    def _bytes_in_memory(self, length: int, detail: Detail) -> int:
+        return sum(prod(shape) * itemsize for _, shape, itemsize in self._arrays(length, detail))
 
-    def bytes_on_disk(self, length: int) -> int:
-        """Of a sample, without its texts."""
-        return _SAMPLE + sum(_bytes_on_disk(axes, shape, itemsize) for axes, shape, itemsize in self.arrays(length))
+    def _sample_on_disk(self, length: int) -> int:
+        """Bytes of a sample without its texts."""
+        return _SAMPLE + sum(_bytes_on_disk(axes, shape, itemsize) for axes, shape, itemsize in self._arrays(length, self.detail))
 
 
 def _bytes_on_disk(axes: tuple[str, ...], shape: tuple[int, ...], itemsize: int) -> int:
@@ -119,97 +156,48 @@ def _bytes_on_disk(axes: tuple[str, ...], shape: tuple[int, ...], itemsize: int)
     return numbers + around + _ARRAY + len(axes) * _AXIS
 
 
-def trace_estimate(
-    config: Any,
-    lengths: Sequence[int],
-    steps: int,
-    detail: Detail,
-    regions: Sequence[str] = ("bos", "prompt", "answer"),
-    batch_size: int = 1,
-    itemsize: int = 4,
-    autoregressive: bool = False,
-    texts: int | None = None,
-    count_axes: tuple[str, ...] = (),
-    edited: bool = False,
-    is_bound: bool = True,
-) -> Estimate:
-    """From a model's config alone. `texts` are the bytes of prompts, completions and vocabularies, if known.
-
-    Examples
-    --------
-    >>> from transformers import LlamaConfig
-    >>> llada = LlamaConfig(num_hidden_layers=32, num_attention_heads=32, hidden_size=4096)
-    >>> round(trace_estimate(llada, [512], 32, Detail()).disk / 1e6)
-    465
-    """
-    shapes = _Shapes(config, detail, steps, len(regions), count_axes, edited)
-    of_samples = [shapes.bytes_in_memory(length) for length in lengths]
-    longest = max(lengths)
-    texts = sum(lengths) * _TEXT_OF_TOKEN if texts is None else texts
-    names = sum(len(json.dumps(name)) + 30 for name in (*regions, *detail.groups)) + 60 * len(detail.patterns)
-    disk = _TRACE + 2 * names + _LAYER * config.num_hidden_layers + texts + sum(map(shapes.bytes_on_disk, lengths))
-    if autoregressive:  # one pass holds all steps of a sample, heads not yet averaged
-        every_head = Detail(
-            {name: "head" if value == "layer" else value for name, value in detail.kept.items()},
-            detail.groups,
-            detail.top_keys,
-            detail.patterns,
-        )
-        at_once = 3 * shapes.bytes_in_memory(longest, every_head)
-        all_kept, streamed = sum(of_samples) + at_once, max(of_samples) * batch_size + at_once
-    else:
-        held = 2 * config.num_hidden_layers * config.hidden_size * longest * itemsize * batch_size
-        shard = min(1.0, STEPS_PER_SHARD / steps)
-        all_kept = sum(of_samples) + held
-        streamed = int(max(of_samples) * batch_size * shard * 2) + held  # one copy collected, one being written
-    return Estimate(len(lengths), steps, longest, disk, sum(of_samples), all_kept, streamed, is_bound)
-
-
-def estimate(
-    lm: LanguageModel,
-    encoded: Sequence[Any],
-    gen_length: int,
-    steps: int,
-    detail: Detail,
-    regions: Sequence[str],
-    batch_size: int,
-    edits: Sequence[str] = (),
-    own: bool = False,
-) -> Estimate:
-    """For prompts that are about to be traced. `edits` describes interventions and edits; `own` is a model that runs its own `generate`."""
-    lengths = [len(prompt.tokens) + gen_length + len(lm.suffix) for prompt in encoded]
-    return trace_estimate(
-        lm.config,
-        lengths,
-        max(steps, 1),
-        detail,
-        regions,
-        batch_size,
-        lm.dtype.itemsize,
-        lm.sampler == "autoregressive",
-        texts=_bytes_of_texts(lm, encoded, gen_length) + 2 * sum(len(json.dumps(edit)) + 30 for edit in edits),
-        count_axes=("layer", "head") if edits else ("layer",) if layers_differ(lm) else (),
-        edited=bool(edits),
-        is_bound=not own,
+def estimate(plan: Plan, detail: Detail, changes: Sequence[str] = ()) -> Estimate:
+    """For prompts that are about to be traced; `changes` describes interventions and edits."""
+    lm, gen_length = plan.lm, plan.decoding.gen_length
+    shapes = Shapes(
+        config=lm.config,
+        lengths=[len(prompt.tokens) + gen_length + len(lm.suffix) for prompt in plan.encoded],
+        steps=max(plan.steps_at_most, 1),
+        detail=detail,
+        regions=region_names(plan.encoded),
+        batch_size=plan.decoding.batch_size,
+        itemsize=lm.dtype.itemsize,
+        autoregressive=lm.sampler == "autoregressive",
+        texts=_bytes_of_texts(plan) + 2 * sum(len(json.dumps(change)) + 30 for change in changes),
+        count_axes=("layer", "head") if changes else ("layer",) if layers_differ(lm) else (),
+        edited=bool(changes),
+        is_bound=plan.options is not None,
     )
+    return shapes.estimate()
 
 
-def _bytes_of_texts(lm: LanguageModel, encoded: Sequence[Any], gen_length: int) -> int:
+def region_names(encoded: Sequence[EncodedPrompt]) -> list[str]:
+    """The regions of all prompts in order, and the answer."""
+    return [*dict.fromkeys(name for prompt in encoded for name in prompt.regions), "answer"]
+
+
+def _bytes_of_texts(plan: Plan) -> int:
     """At most, of prompts, completions and vocabularies as JSON; everything is written twice, in the sample and in the root."""
+    lm, gen_length = plan.lm, plan.decoding.gen_length
     longest = _longest_token(lm)
     known: dict[int, int] = {}
     total = 0
-    for prompt in encoded:
+    for prompt in plan.encoded:
         given = {*prompt.tokens, *lm.suffix, *([] if lm.mask_token_id is None else [lm.mask_token_id])}
         for token in given - known.keys():
             known[token] = _as_json(token_text(lm.tokenizer, token))
-        written = gen_length + sum(token == lm.mask_token_id for token in prompt.tokens)
+        written = gen_length + masks_in(lm, prompt)
         entries = sum(known[token] for token in given) + written * longest + (len(given) + written) * 32  # the id, its indentation
         total += _as_json(prompt.text) + written * longest + entries
     return 2 * total
 
 
-def _longest_token(lm: LanguageModel) -> int:
+def _longest_token(lm: Writer) -> int:
     """Bytes of the longest token as JSON. Pieces of a vocabulary are never shorter than the text they stand for."""
     if lm.tokenizer is None:
         return _as_json(token_text(None, 10**7))
@@ -220,7 +208,7 @@ def _as_json(text: str) -> int:
     return len(json.dumps(text))
 
 
-def seconds(lm: LanguageModel, size: Estimate) -> float:
+def seconds(lm: Writer, size: Estimate) -> float:
     """How long it will take, from one pass over a text of that length."""
     tokens = torch.zeros(1, size.length, dtype=torch.long, device=lm.device)
     asked = Pass(
@@ -232,10 +220,10 @@ def seconds(lm: LanguageModel, size: Estimate) -> float:
     )
     began = time.perf_counter()
     lm.run_pass(asked)
-    one = time.perf_counter() - began
+    of_pass = time.perf_counter() - began
     if lm.sampler == "autoregressive":
-        return one * size.samples * (2.5 + size.steps / max(size.length, 1) * 4)
-    return one * 1.3 * size.steps * size.samples
+        return of_pass * size.samples * (2.5 + size.steps / max(size.length, 1) * 4)
+    return of_pass * 1.3 * size.steps * size.samples
 
 
 def refuse_too_large(size: Estimate, path: str | PathLike[str] | None) -> None:

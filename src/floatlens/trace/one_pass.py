@@ -18,14 +18,14 @@ from floatlens.capture.reduction import SeenCall
 from floatlens.capture.tapping import Tap
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass
-from floatlens.models.language_model import LanguageModel
+from floatlens.decoding.model import Writer
 from floatlens.trace.recording import Arrays, Favourites, layers_differ, mean_over_heads, rows_recorder, shifted
 from floatlens.trace.schema import COUNTS, VARIABLES, Detail
 
 _LENGTH_DEPENDENT = ("dynamic", "longrope")
 
 
-def one_pass_is_exact(lm: LanguageModel) -> bool:
+def one_pass_is_exact(lm: Writer) -> bool:
     """Whether rows of this model stay what they are while the text grows."""
     rope: Any = getattr(lm.config, "rope_parameters", None) or {}
     kinds = [part.get("rope_type") for part in rope.values() if isinstance(part, dict)] or [rope.get("rope_type")]
@@ -42,7 +42,7 @@ class _Seen:
 
 
 def trace_finished(
-    lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]
+    lm: Writer, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]
 ) -> tuple[list[tuple[Arrays, Favourites]], xr.Dataset]:
     """The attention of every step, by sample, with a leading step axis, and the favourite keys; and the rows as they were seen."""
     results, seen = [], None
@@ -76,7 +76,7 @@ class _Text:
         return self.length - self.start
 
 
-def _run_once(lm: LanguageModel, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]) -> _Seen:
+def _run_once(lm: Writer, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]) -> _Seen:
     device = canvas.tokens.device
     (length,), (start,) = canvas.lengths, canvas.start
     rows, prompt_rows = torch.arange(start - 1, length - 1, device=device)[None], torch.arange(start, device=device)[None]

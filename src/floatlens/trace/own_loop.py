@@ -2,7 +2,7 @@
 
 What the loop decided is read off afterwards: a position was committed in a step if another token than before stands there at the next, and not the mask.
 What went into a cache is finished; what lies beyond the next canvas is still open. Models without a mask token (DiffusionGemma) accept tokens instead, and
-may take them back: their sampler is asked which, and the last step on a canvas writes all that is left of it.
+may take them back: they are asked which, and the last step on a canvas writes all that is left of it.
 
 The axes are as long as the widest canvas of the loop, which may be wider than the text it returns (whole blocks, an end token): rows look at all of it.
 """
@@ -10,7 +10,6 @@ The axes are as long as the widest canvas of the loop, which may be wider than t
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,12 +22,12 @@ from floatlens.capture.reduction import SeenCall
 from floatlens.capture.tapping import Tap
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas
+from floatlens.decoding.model import Decisions, Writer
+from floatlens.decoding.options import Decoding
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
 from floatlens.interventions.run import EachForward, all_real
 from floatlens.interventions.running import Running
-from floatlens.models.language_model import LanguageModel
-from floatlens.models.writing import own_generate
 from floatlens.trace.recording import Arrays, Favourites, Place, attention_arrays, join_groups, layers_differ, record_rows
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
 
@@ -46,11 +45,10 @@ class _OwnStep:
 
 
 def record_own_loop(
-    lm: LanguageModel,
+    lm: Writer,
     prompt: EncodedPrompt,
-    gen_length: int,
+    decoding: Decoding,
     seed: int,
-    options: dict[str, Any],
     detail: Detail,
     edits: Sequence[Edit] = (),
     running: Running | None = None,
@@ -64,7 +62,7 @@ def record_own_loop(
     edits = edits if forwards is None else (forwards, *edits)
     watch = _Watch(lm, len(prompt.tokens), detail, edits)
     with watch.watching():
-        tokens = own_generate(lm, prompt, gen_length, seed, options)
+        tokens = lm.own_generate(prompt, decoding, seed)
     watch.finish(tokens)
     length = max(len(tokens), *(step.past + len(step.tokens) for step in watch.steps))
     favourites = Favourites(length, detail.top_keys)
@@ -82,13 +80,12 @@ def record_own_loop(
 class _Watch:
     """Watches the loop, one step behind: what a step decided shows at the next."""
 
-    def __init__(self, lm: LanguageModel, prompt_length: int, detail: Detail, edits: Sequence[Edit]) -> None:
+    def __init__(self, lm: Writer, prompt_length: int, detail: Detail, edits: Sequence[Edit]) -> None:
         self.lm, self.prompt_length, self.detail, self.edits = lm, prompt_length, detail, edits
         self.steps: list[_OwnStep] = []
         self._step_on = lm.module if lm.step_on is None else lm.step_on
         self._seen: list[SeenCall] = []
-        self._sampler: Any = None
-        self._draft: np.ndarray | None = None  # (row,): what becomes of the canvas if the step was its last
+        self._decisions: Decisions | None = None  # only asked of models without a mask token
         self._workspace = Workspace(BLOCK_ENTRIES)
         self._now: tuple[int, np.ndarray, np.ndarray] | None = None
 
@@ -108,7 +105,7 @@ class _Watch:
             block_entries=BLOCK_ENTRIES,
             on_call=self._seen.append,
         )
-        with self._asking_the_sampler(), self._tap:
+        with self.lm.watch_decisions() as self._decisions, self._tap:
             yield
             if self._now is None:
                 raise Refusal(
@@ -156,14 +153,14 @@ class _Watch:
         elif finished:
             written = shown & (was_open | (after != tokens))
         elif next_past != past:
-            written = was_open if self._draft is None else was_open | (self._draft != tokens)
+            draft = None if self._decisions is None else self._decisions.draft
+            written = was_open if draft is None else was_open | (draft != tokens)
         else:
             written = self._accepted(len(tokens)) & (was_open | (after != tokens))
         return written & (positions >= self.prompt_length)
 
     def _accepted(self, rows: int) -> np.ndarray:
-        accepted = getattr(self._sampler, "accepted_token_mask", None)
-        return np.zeros(rows, bool) if accepted is None else accepted[0].cpu().numpy()
+        return np.zeros(rows, bool) if self._decisions is None else self._decisions.accepted(rows)
 
     def _record(self, committed: np.ndarray) -> None:
         assert self._now is not None
@@ -176,29 +173,8 @@ class _Watch:
         self.steps.append(_OwnStep(past, tokens, was_open, committed, in_passing, predicting))
         self._seen.clear()
 
-    @contextmanager
-    def _asking_the_sampler(self) -> Iterator[None]:
-        """Models without a mask token: after each step keep hold of the sampler, which knows what it accepted, and of the draft it made."""
-        module: Any = self.lm.module
-        if self.lm.mask_token_id is not None or not hasattr(module, "_denoising_step"):
-            yield
-            return
-        step = module._denoising_step
 
-        def step_and_keep(*args: Any, sampler: Any, **kwargs: Any) -> Any:
-            result = step(*args, sampler=sampler, **kwargs)
-            _, draft, *_ = result
-            self._sampler, self._draft = sampler, draft[0].cpu().numpy()
-            return result
-
-        module._denoising_step = step_and_keep
-        try:
-            yield
-        finally:
-            del module._denoising_step
-
-
-def _finished_canvas(lm: LanguageModel, prompt: EncodedPrompt, tokens: list[int], length: int) -> Canvas:
+def _finished_canvas(lm: Writer, prompt: EncodedPrompt, tokens: list[int], length: int) -> Canvas:
     """The text, and after it what the loop's canvas was wider."""
     text = torch.zeros(1, length, dtype=torch.long)
     text[0, : len(tokens)] = torch.tensor(tokens)
@@ -210,7 +186,7 @@ def _finished_canvas(lm: LanguageModel, prompt: EncodedPrompt, tokens: list[int]
 
 
 def _arrays(
-    lm: LanguageModel,
+    lm: Writer,
     step: _OwnStep,
     prompt: EncodedPrompt,
     final: list[int],

@@ -26,9 +26,9 @@ from floatlens.capture.reduction import ChosenRows, SeenCall
 from floatlens.capture.tapping import Tap, full_precision
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
+from floatlens.decoding.model import Writer
 from floatlens.errors import BrokenPromise
 from floatlens.interventions.running import Running
-from floatlens.models.language_model import LanguageModel
 from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASKED, NOTHING, PROMPT, VARIABLES, Detail
 
 Arrays = dict[str, tuple[tuple[str, ...], np.ndarray]]
@@ -178,7 +178,7 @@ class Recorder:
 
     def __init__(
         self,
-        lm: LanguageModel,
+        lm: Writer,
         canvas: Canvas,
         detail: Detail,
         regions: dict[str, Tensor],
@@ -346,6 +346,6 @@ def rows_recorder(
     return record
 
 
-def layers_differ(lm: LanguageModel) -> bool:
+def layers_differ(lm: Writer) -> bool:
     """Whether layers of the model see different keys (sliding windows beside full attention)."""
     return len(set(getattr(lm.config, "layer_types", None) or [])) > 1

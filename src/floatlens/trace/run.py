@@ -1,6 +1,12 @@
-"""`lm.trace`: estimate, write, record, store."""
+"""Record a trace: check and estimate (`plan_trace`), then write, watch and store (`TracePlan.run`).
 
-import json
+A denoising loop is recorded step by step; the steps of an autoregressive model that nothing changes are read off one pass over its finished text
+(`one_pass`); a model that runs its own `generate` is watched from outside (`own_loop`). What has no step axis is stored when a sample is done.
+
+Refused, before anything runs: a seed for each prompt (a trace stores one), a module that cannot be tapped, heads that do not exist, and a trace
+for which there is no room.
+"""
+
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,95 +25,92 @@ from floatlens.capture.edits import Edit, describe
 from floatlens.capture.layers import refuse_what_cannot_be_tapped
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Step
-from floatlens.decoding.options import AutoregressiveOptions, Options
+from floatlens.decoding.model import Writer
+from floatlens.decoding.options import AutoregressiveOptions, Decoding
+from floatlens.decoding.plan import Batch, Plan, plan_writing
 from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt
-from floatlens.decoding.tokens import say_what_is_unknown, special_tokens, token_text
+from floatlens.decoding.tokens import special_tokens, token_text
 from floatlens.errors import Refusal
-from floatlens.interventions.run import AnyIntervention, InterventionRun, run_of
-from floatlens.models.language_model import LanguageModel, as_list, described, refuse_batch_size
+from floatlens.interventions.run import InterventionRun
 from floatlens.seeds import refuse_seed
 from floatlens.terminal import progress_bar
-from floatlens.trace.estimate import estimate, refuse_too_large
+from floatlens.trace.estimate import Estimate, estimate, refuse_too_large, region_names, seconds
 from floatlens.trace.one_pass import one_pass_is_exact, trace_finished
 from floatlens.trace.own_loop import record_own_loop
 from floatlens.trace.recording import Arrays, Favourites, Recorder, canvas_arrays
-from floatlens.trace.schema import COMMITTED_NOW, SCHEMA_VERSION, Detail, make_detail
+from floatlens.trace.schema import COMMITTED_NOW, SCHEMA_VERSION, Detail
 from floatlens.trace.store import SampleInMemory, SampleStore, TraceFolder
 from floatlens.trace.trace import SampleArrays, Trace, open_trace
 
 
-def record_trace(
-    lm: LanguageModel,
+@dataclass(frozen=True, eq=False)
+class TracePlan:
+    """A trace that is about to be recorded: everything is checked, and `size` says what it will take. `run` records it, once."""
+
+    writing: Plan
+    detail: Detail
+    edits: tuple[Edit, ...]
+    under: InterventionRun | None  # interventions, which come before the edits
+    size: Estimate
+
+    @property
+    def lm(self) -> Writer:
+        """The model."""
+        return self.writing.lm
+
+    @property
+    def changes(self) -> list[str]:
+        """Interventions and edits in words."""
+        return _described(self.under, self.edits)
+
+    def seconds(self) -> float | None:
+        """How long it will take, from one pass of the model; None if the model runs its own loop, whose steps nobody knows."""
+        return None if self.lm.sampler is None else seconds(self.lm, self.size)
+
+    def run(self, path: str | PathLike[str] | None = None, *, progress: bool = True) -> Trace:
+        """Write after each prompt and record where the model looks; into a folder as it goes, if `path` names one."""
+        refuse_too_large(self.size, path)
+        plan, attributes = self.writing, _attributes(self)
+        stores = _InMemory() if path is None else _OnDisk(path)
+        try:
+            with progress_bar(plan.steps_of_all_batches, f"Tracing {self.lm.name} ({self.size.on_disk})", show=progress) as advance:
+                for batch in plan.batches():
+                    samples = [_Sample(stores.new_sample(), prompt) for prompt in batch.prompts]
+                    canvas, favourites, seen = _record_batch(self, batch, samples, advance)
+                    inside = _regions_on(canvas, batch.prompts, attributes["regions"])
+                    for number, sample in enumerate(samples):
+                        _finish(self.lm, sample, canvas, number, favourites[number], {name: rows[number] for name, rows in inside.items()})
+                    attributes |= _layer_facts(seen)
+            if self.under is not None:
+                self.under.say_if_nothing_was_removed()
+            return stores.finish(attributes)
+        finally:
+            stores.abandon()
+
+
+def plan_trace(
+    lm: Writer,
     prompts: AnyPrompt | Sequence[AnyPrompt],
-    *,
-    gen_length: int,
-    steps: int | None,
-    sampler: str | None,
-    seed: int,
-    batch_size: int,
-    chat: bool | None,
-    detail: str | dict[str, str],
-    groups: Sequence[str] | None,
-    top_keys: int,
-    patterns: Sequence[tuple[int, int]],
-    edits: Sequence[Edit],
-    intervention: AnyIntervention | None,
-    path: str | PathLike[str] | None,
-    progress: bool,
-    options: dict[str, Any],
-) -> Trace:
-    """See `LanguageModel.trace`."""
-    refuse_batch_size(batch_size)
-    seed = refuse_seed(seed)
-    under = run_of(lm, intervention)
+    decoding: Decoding,
+    detail: Detail,
+    edits: Sequence[Edit] = (),
+    under: InterventionRun | None = None,
+) -> TracePlan:
+    """Check everything, encode the prompts and estimate the size. See `LanguageModel.trace`."""
+    refuse_seed(decoding.seed)
     refuse_what_cannot_be_tapped(lm.module)
     if not hasattr(lm.config, "num_hidden_layers"):
         raise Refusal(
             f"{type(lm.module).__name__} has no config that names its layers and heads, so it cannot be traced; fl.tap can watch it."
         )
-    encoded = [lm.encode(prompt, chat=chat) for prompt in as_list(prompts)]
-    say_what_is_unknown(lm, encoded)
-    kept = make_detail(detail, groups, top_keys, patterns, autoregressive=lm.sampler == "autoregressive")
-    _refuse_missing_heads(lm, kept)
-    own = lm.sampler is None and sampler is None
-    own_options = options if steps is None else {**options, "steps": steps}
-    chosen = None if own else lm.options(encoded, gen_length, steps, sampler, options)
-    regions = region_names(encoded)
-    taken = lm.steps_at_most(encoded, chosen) if chosen is not None else int(own_options.get("steps") or gen_length)
-    changes = [*(() if under is None else under.names), *map(describe, edits)]
-    size = estimate(lm, encoded, gen_length, taken, kept, regions, batch_size, changes, own)
-    refuse_too_large(size, path)
-    said = {
-        **_attributes(lm, seed, changes, kept, regions),
-        "samples": len(encoded),
-        "sampler": {"name": "own", "gen_length": gen_length, **json.loads(json.dumps(own_options, default=repr))}
-        if chosen is None
-        else described(chosen, sampler or lm.sampler),
-    }
-    stores = _InMemory() if path is None else _OnDisk(path)
-    seen: dict[str, Any] = {}
-    try:
-        total = len(encoded) if chosen is None else lm.most_steps(encoded, chosen, batch_size)
-        with progress_bar(total, f"Tracing {lm.name} ({size.on_disk})", show=progress) as advance:
-            for first in range(0, len(encoded), 1 if chosen is None else batch_size):
-                batch = encoded[first : first + (1 if chosen is None else batch_size)]
-                samples = [_Sample(stores.new_sample(), prompt) for prompt in batch]
-                if chosen is None:
-                    canvas, favourites, facts = _own(lm, samples[0], gen_length, seed + first, own_options, kept, edits, under)
-                    advance(1)
-                else:
-                    canvas = lm.canvas(batch, chosen, range(seed + first, seed + first + len(batch)))
-                    inside = _regions_on(canvas, batch, regions)
-                    favourites, facts = _record_batch(lm, canvas, inside, chosen, kept, edits, under, samples, advance)
-                inside = _regions_on(canvas, batch, regions)
-                for at, sample in enumerate(samples):
-                    _finish(lm, sample, canvas, at, favourites[at], {name: rows[at] for name, rows in inside.items()})
-                seen = _layer_facts(facts)
-        if under is not None:
-            under.say_if_nothing_was_removed()
-        return stores.finish({**said, **seen})
-    finally:
-        stores.abandon()
+    detail = detail.fitted(autoregressive=lm.sampler == "autoregressive")
+    _refuse_missing_heads(lm, detail)
+    writing = plan_writing(lm, prompts, decoding)
+    return TracePlan(writing, detail, tuple(edits), under, estimate(writing, detail, _described(under, edits)))
+
+
+def _described(under: InterventionRun | None, edits: Sequence[Edit]) -> list[str]:
+    return [*(() if under is None else under.names), *map(describe, edits)]
 
 
 @dataclass(eq=False)
@@ -161,58 +164,58 @@ class _OnDisk:
         self._folder.abandon()
 
 
-def _own(
-    lm: LanguageModel,
-    sample: _Sample,
-    gen_length: int,
-    seed: int,
-    options: dict[str, Any],
-    detail: Detail,
-    edits: Sequence[Edit],
-    under: InterventionRun | None,
-) -> tuple[Canvas, list[Favourites], xr.Dataset]:
-    running = None if under is None else under.start([seed])
-    canvas, arrays, favourites, facts = record_own_loop(lm, sample.prompt, gen_length, seed, options, detail, edits, running)
-    sample.append(arrays)
-    return canvas, favourites, facts
-
-
 def _record_batch(
-    lm: LanguageModel,
-    canvas: Canvas,
-    inside: dict[str, Tensor],
-    options: Options,
-    detail: Detail,
-    edits: Sequence[Edit],
-    under: InterventionRun | None,
-    samples: Sequence[_Sample],
-    advance: Callable[[int], None],
-) -> tuple[list[Favourites], xr.Dataset]:
-    """Run the loop on a batch; the favourite keys of each sample, and one step as it was seen."""
-    if isinstance(options, AutoregressiveOptions) and not edits and under is None and one_pass_is_exact(lm):
-        taken: list[Step] = []
-        for step in lm.loop(lm.run_pass, canvas, options):
-            taken.append(step)
-            advance(1)
-        finished, facts = trace_finished(lm, canvas, detail, inside)
-        for number, (arrays, _) in enumerate(finished):
-            canvases = [canvas_arrays(canvas, step, number) for step in taken if number in step.samples]
-            of_steps: Arrays = {
-                name: (("step", *dims), np.stack([one[name][1] for one in canvases])) for name, (dims, _) in canvases[0].items()
-            }
-            samples[number].append({**of_steps, **arrays})
-        return [favourites for _, favourites in finished], facts
-    running = None if under is None else under.start_batch(canvas, options)
-    recorder = Recorder(lm, canvas, detail, inside, edits, Workspace(BLOCK_ENTRIES), running)
+    plan: TracePlan, batch: Batch, samples: Sequence[_Sample], advance: Callable[[int], None]
+) -> tuple[Canvas, list[Favourites], xr.Dataset]:
+    """Write a batch and store its steps; the finished canvas, the favourite keys of each sample, and one step as it was seen."""
+    if plan.writing.options is None:
+        recorded = _record_own_loop(plan, batch, samples[0])
+        advance(1)
+        return recorded
+    canvas = plan.writing.canvas(batch)
+    inside = _regions_on(canvas, batch.prompts, region_names(plan.writing.encoded))
+    changed = bool(plan.edits) or plan.under is not None
+    if isinstance(plan.writing.options, AutoregressiveOptions) and not changed and one_pass_is_exact(plan.lm):
+        return canvas, *_record_finished(plan, canvas, inside, samples, advance)
+    running = None if plan.under is None else plan.under.start_batch(canvas, plan.writing.options)
+    recorder = Recorder(plan.lm, canvas, plan.detail, inside, plan.edits, Workspace(BLOCK_ENTRIES), running)
     with recorder.watching():
-        for step in lm.loop(recorder.run, canvas, options):
+        for step in plan.writing.loop(recorder.run, canvas):
             for number, arrays in recorder.step(step).items():
                 samples[number].append({name: (("step", *dims), array[None]) for name, (dims, array) in arrays.items()})
             advance(1)
-    return recorder.favourites, recorder.last_seen
+    return canvas, recorder.favourites, recorder.last_seen
 
 
-def _finish(lm: LanguageModel, sample: _Sample, canvas: Canvas, number: int, favourites: Favourites, inside: dict[str, Tensor]) -> None:
+def _record_own_loop(plan: TracePlan, batch: Batch, sample: _Sample) -> tuple[Canvas, list[Favourites], xr.Dataset]:
+    """One prompt, written by the model's own `generate`."""
+    running = None if plan.under is None else plan.under.start(batch.seeds)
+    canvas, arrays, favourites, seen = record_own_loop(
+        plan.lm, sample.prompt, plan.writing.decoding, batch.seeds[0], plan.detail, plan.edits, running
+    )
+    sample.append(arrays)
+    return canvas, favourites, seen
+
+
+def _record_finished(
+    plan: TracePlan, canvas: Canvas, inside: dict[str, Tensor], samples: Sequence[_Sample], advance: Callable[[int], None]
+) -> tuple[list[Favourites], xr.Dataset]:
+    """Write with an autoregressive model first; then one pass over each finished text shows all of its steps."""
+    steps: list[Step] = []
+    for step in plan.writing.loop(plan.lm.run_pass, canvas):
+        steps.append(step)
+        advance(1)
+    finished, seen = trace_finished(plan.lm, canvas, plan.detail, inside)
+    for number, (arrays, _) in enumerate(finished):
+        canvases = [canvas_arrays(canvas, step, number) for step in steps if number in step.samples]
+        of_steps: Arrays = {
+            name: (("step", *dims), np.stack([of_step[name][1] for of_step in canvases])) for name, (dims, _) in canvases[0].items()
+        }
+        samples[number].append({**of_steps, **arrays})
+    return [favourites for _, favourites in finished], seen
+
+
+def _finish(lm: Writer, sample: _Sample, canvas: Canvas, number: int, favourites: Favourites, inside: dict[str, Tensor]) -> None:
     """Store what has no step axis."""
     states = np.concatenate(sample.states)
     length = states.shape[1]
@@ -239,7 +242,7 @@ def _finish(lm: LanguageModel, sample: _Sample, canvas: Canvas, number: int, fav
     sample.store.finish(arrays, {"prompt": sample.prompt.text, "completion": completion, "vocabulary": texts})
 
 
-def _characters(lm: LanguageModel, prompt: EncodedPrompt, final: np.ndarray, written: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
+def _characters(lm: Writer, prompt: EncodedPrompt, final: np.ndarray, written: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
     """Characters of prompt and completion that each token covers. A token that completes a character begun by another covers it."""
     starts, stops = np.full(len(final), -1, np.int32), np.full(len(final), -1, np.int32)
     starts[: len(prompt.starts)], stops[: len(prompt.stops)] = prompt.starts, prompt.stops
@@ -262,11 +265,6 @@ def _characters(lm: LanguageModel, prompt: EncodedPrompt, final: np.ndarray, wri
     return starts, stops, texts[-1] if texts else ""
 
 
-def region_names(encoded: Sequence[EncodedPrompt]) -> list[str]:
-    """The regions of all prompts in order, and the answer."""
-    return [*dict.fromkeys(name for prompt in encoded for name in prompt.regions), "answer"]
-
-
 def _regions_on(canvas: Canvas, batch: Sequence[EncodedPrompt], regions: Sequence[str]) -> dict[str, Tensor]:
     """bool (sample, position), by region."""
     inside = {name: torch.zeros_like(canvas.real) for name in regions}
@@ -286,7 +284,7 @@ def _layer_facts(seen: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def _refuse_missing_heads(lm: LanguageModel, detail: Detail) -> None:
+def _refuse_missing_heads(lm: Writer, detail: Detail) -> None:
     layers, heads = lm.config.num_hidden_layers, lm.config.num_attention_heads
     for layer, head in detail.patterns:
         if not (0 <= layer < layers and 0 <= head < heads):
@@ -295,7 +293,9 @@ def _refuse_missing_heads(lm: LanguageModel, detail: Detail) -> None:
             )
 
 
-def _attributes(lm: LanguageModel, seed: int, edits: Sequence[str], detail: Detail, regions: Sequence[str]) -> dict[str, Any]:
+def _attributes(plan: TracePlan) -> dict[str, Any]:
+    """What was run, and how: stored whole with the trace."""
+    lm, detail = plan.lm, plan.detail
     return {
         "format": "trace",
         "schema_version": SCHEMA_VERSION,
@@ -304,7 +304,7 @@ def _attributes(lm: LanguageModel, seed: int, edits: Sequence[str], detail: Deta
         "family": lm.family,
         "row_offset": lm.row_offset,
         "mask_token_id": lm.mask_token_id,
-        "seed": seed,
+        "seed": refuse_seed(plan.writing.decoding.seed),
         "dtype": str(lm.dtype).removeprefix("torch."),
         "device": str(lm.device),
         "threads": torch.get_num_threads(),
@@ -316,9 +316,11 @@ def _attributes(lm: LanguageModel, seed: int, edits: Sequence[str], detail: Deta
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "edits": list(edits),
+        "edits": plan.changes,
         "groups": list(detail.groups),
-        "regions": list(regions),
+        "regions": region_names(plan.writing.encoded),
         "chosen": [list(pair) for pair in detail.patterns],
         "detail": dict(detail.kept),
+        "samples": len(plan.writing.encoded),
+        "sampler": plan.writing.described,
     }

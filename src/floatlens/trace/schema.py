@@ -8,7 +8,7 @@ middle of a sentence. A trace in which nothing is wrong can be turned into a dat
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,18 +103,35 @@ def promised_arrays(kept: Mapping[str, str], patterns: bool, count_axes: tuple[s
 
 @dataclass(frozen=True)
 class Detail:
-    """What a trace keeps."""
+    """What a trace keeps: made once by `make_detail`, then passed whole."""
 
     kept: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT))
-    groups: tuple[str, ...] = ("masked", "unmasked", "predicting")
+    groups: tuple[str, ...] = ("masked", "unmasked", "predicting")  # none until the model is known, if the user names none
     top_keys: int = 8
     patterns: tuple[tuple[int, int], ...] = ()
 
     def keeps(self, name: str) -> bool:
+        """Whether anything is kept of this kind."""
         return self.kept[name] != "off"
 
     def per_head(self, name: str) -> bool:
+        """Whether it is kept for every head, not as a mean over them."""
         return self.kept[name] == "head"
+
+    def fitted(self, *, autoregressive: bool) -> "Detail":
+        """With the query groups of such a model, where the user has named none; refuses those that it does not have.
+
+        Examples
+        --------
+        >>> make_detail("light").fitted(autoregressive=True).groups
+        ('predicting',)
+        """
+        known = ("predicting", "prompt") if autoregressive else ("masked", "unmasked", "predicting", "prompt")
+        groups = self.groups or (known[:1] if autoregressive else known[:3])
+        for name in groups:
+            if name not in known:
+                raise Refusal(f"There is no query group {name!r} here; the groups are {', '.join(known)}.")
+        return replace(self, groups=groups)
 
     @property
     def reducers(self) -> list[str]:
@@ -123,15 +140,19 @@ class Detail:
 
 
 def make_detail(
-    detail: str | Mapping[str, str], groups: Sequence[str] | None, top_keys: int, patterns: Sequence[tuple[int, int]], autoregressive: bool
+    detail: str | Mapping[str, str],
+    groups: Sequence[str] | None = None,
+    top_keys: int = 8,
+    patterns: Sequence[tuple[int, int]] = (),
+    autoregressive: bool | None = None,
 ) -> Detail:
-    """Check what was asked for.
+    """Check what is to be kept. Where it is not known yet whether the model is autoregressive, `Detail.fitted` settles the groups later.
 
     Examples
     --------
-    >>> make_detail({"norms": "off"}, None, 8, (), autoregressive=False).reducers
+    >>> make_detail({"norms": "off"}).reducers
     ['mass', 'halves', 'entropy', 'geometry']
-    >>> make_detail({"masses": "head"}, None, 8, (), autoregressive=False)
+    >>> make_detail({"masses": "head"})
     Traceback (most recent call last):
     floatlens.errors.Refusal: detail does not know 'masses'. It knows: mass, halves, entropy, geometry, norms, flow, top_keys.
     """
@@ -159,16 +180,13 @@ def make_detail(
         raise Refusal(f"top_keys={top_keys!r}: keep 1 to {MOST_TOP_KEYS}, or switch them off with detail={{'top_keys': 'off'}}.")
     if groups is not None and (isinstance(groups, str) or not isinstance(groups, Sequence)):
         raise Refusal(f"groups={groups!r} must be a list of query groups, such as ['masked', 'predicting'].")
-    known = ("predicting", "prompt") if autoregressive else ("masked", "unmasked", "predicting", "prompt")
-    chosen = tuple(groups) if groups is not None else known[:1] if autoregressive else known[:3]
-    for name in chosen:
-        if name not in known:
-            raise Refusal(f"There is no query group {name!r} here; the groups are {', '.join(known)}.")
-    if not chosen or len(set(chosen)) < len(chosen):
+    chosen = () if groups is None else tuple(groups)
+    if groups is not None and (not chosen or any(chosen.count(name) > 1 for name in chosen)):
         raise Refusal("groups must name at least one query group, and each only once.")
     if len(set(pairs)) < len(pairs):
         raise Refusal("patterns names a head twice; name each (layer, head) pair once.")
-    return Detail(kept, chosen, top_keys, tuple(pairs))
+    made = Detail(kept, chosen, top_keys, tuple(pairs))
+    return made if autoregressive is None else made.fitted(autoregressive=autoregressive)
 
 
 _LONGEST_AXIS = 2**31 - 1  # positions and steps are stored as int32

@@ -1,7 +1,7 @@
 """One adapter a family. The first that recognises a config draws up its blueprint; the last takes every autoregressive model."""
 
 from floatlens.models.families import a2d, autoregressive, diffusion_gemma, dream, llada, masked_lm, remote, sdar, twin
-from floatlens.models.weights import Family
+from floatlens.models.families.adapter import Family
 
 FAMILIES: dict[str, Family] = {
     family.name: family

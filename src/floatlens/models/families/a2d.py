@@ -26,8 +26,7 @@ from transformers import (
 
 from floatlens.errors import Refusal
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens, stock_config
-from floatlens.models.weights import Blocks, Blueprint, Family
+from floatlens.models.families.adapter import Blocks, Blueprint, Family, as_tokens, stock_config
 
 BLOCK_FIELDS = ("block_size", "block_length")
 _STOCK: dict[str, tuple[Any, Any]] = {

@@ -13,8 +13,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from floatlens.decoding.tokens import qwen2_tokenizer, tokenizer_of_file
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens, stock_config
-from floatlens.models.weights import Blueprint, Family
+from floatlens.models.families.adapter import Blueprint, Family, as_tokens, stock_config
 
 MASK_TOKEN_ID = 151666
 

@@ -26,8 +26,7 @@ from transformers.models.llama.modeling_llama import (
 from floatlens.decoding.tokens import tokenizer_of_file
 from floatlens.errors import Refusal
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import BOOKKEEPING, as_tokens, refuse_other_values, refuse_unknown
-from floatlens.models.weights import Blueprint, Family
+from floatlens.models.families.adapter import BOOKKEEPING, Blueprint, Family, as_tokens, refuse_other_values, refuse_unknown
 
 MASK_TOKEN_ID = 126336
 

@@ -12,8 +12,7 @@ from typing import Any
 from transformers import AutoModelForMaskedLM
 
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import native_config
-from floatlens.models.weights import Blueprint, Family
+from floatlens.models.families.adapter import Blueprint, Family, native_config
 
 
 def recognises(config: Mapping[str, Any]) -> bool:

@@ -12,8 +12,7 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens
-from floatlens.models.weights import Blueprint, Family
+from floatlens.models.families.adapter import Blueprint, Family, as_tokens
 
 MASK_TOKEN_ID = 156895  # LLaDA2.x and LLaDA-MoE; their configs do not name it
 

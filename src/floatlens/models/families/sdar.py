@@ -13,8 +13,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from floatlens.errors import Refusal
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens, stock_config
-from floatlens.models.weights import Blocks, Blueprint, Family
+from floatlens.models.families.adapter import Blocks, Blueprint, Family, as_tokens, stock_config
 
 MASK_TOKEN_ID = 151669
 BLOCK_LENGTH = 4

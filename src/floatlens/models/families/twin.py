@@ -15,8 +15,7 @@ from transformers import LlamaForCausalLM
 
 from floatlens.errors import Refusal
 from floatlens.models.checkpoint import Checkpoint
-from floatlens.models.families.stock import as_tokens, native_config
-from floatlens.models.weights import Blueprint, Family
+from floatlens.models.families.adapter import Blueprint, Family, as_tokens, native_config
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,72 @@
-"""Help for adapters: a published config, field by field, into the config of a stock transformers class, refusing what is not understood.
+"""What the adapter of a family is made of: a `Family`, the `Blueprint` that it draws up, and help with published configs.
 
-A field that a class silently ignores is a model that is plausibly wrong; so every field must be one the class has, one that is known not to matter, or one
-that must have the value it has here.
+A `Family` recognises checkpoints by their config and draws up a `Blueprint` before any weight is read: which stock class of transformers it is,
+and how it writes. `loading.py` builds the module from it. A new family is one file in this folder with a `FAMILY`, and a line in `__init__.py`.
+
+Published configs are translated field by field into the config of a stock class. A field that a class silently ignores makes a model that is
+plausibly wrong, so every field must be one that the class has, one that is known not to matter, or one that has the only value that is right
+here. Refused: everything else.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
 
-from floatlens.errors import Refusal
-from floatlens.models.checkpoint import Checkpoint, reason, shown
+from floatlens.decoding.model import Decisions
+from floatlens.errors import Refusal, reason, shown
+from floatlens.models.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """For models that may see block by block: a row sees its own block and those before it."""
+
+    named: Any = None  # the block length in the config, as it stands there
+    default: int | None = None  # where neither config nor user names one; None if that cannot be told
+    may_be_none: bool = False  # whether models of the family exist in which every row sees the whole text (block length 0)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """How a checkpoint becomes a running model."""
+
+    family: str
+    config: Any  # the transformers config that the module is built from
+    model_class: Any  # the transformers class, or an Auto class
+    sampler: str | None  # the decoding loop; None for models that only their own `generate` can run
+    row_offset: int  # position p is filled from row max(p - row_offset, 0)
+    mask_token_id: int | None = None
+    end_tokens: tuple[int, ...] = ()  # a text ends at the first of these, and of those that the tokenizer calls:
+    end_token_names: tuple[str, ...] = ()
+    suffix: tuple[int, ...] = ()  # what stands after the masks
+    suffix_names: tuple[str, ...] = ()  # tokenizer attributes of what ends every text ("sep_token_id"): first that is set
+    renames: Mapping[str, str] | None = None  # patterns of published tensor names, one group each -> stock names
+    ignored_tensors: str | None = None  # a pattern of published tensors that the class has no use for
+    tokenizer: Callable[[Checkpoint], Any] | None = None  # where the published tokenizer cannot be used as it is
+    finish: Callable[[nn.Module], None] | None = None  # what is done to the module after loading
+    sampler_defaults: Mapping[str, Any] | None = None  # options that the checkpoint itself sets
+    blocks: Blocks | None = None  # None for families whose rows never see by blocks
+    step_on: Callable[[nn.Module], nn.Module] | None = None  # for own loops: the module a forward of which is a step
+    strict_names: bool = True  # compare tensor names with the class before reading weights
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of models, and its adapter."""
+
+    name: str
+    models: str  # what people know it by
+    runs_as: str
+    checked: str  # how it is known to be right
+    recognises: Callable[[Mapping[str, Any]], bool]
+    blueprint: Callable[[Checkpoint], Blueprint]
+    finish: Callable[[nn.Module], None] | None = None
+    watch_decisions: Callable[[nn.Module], AbstractContextManager[Decisions]] | None = None  # for own loops without a mask token
+
 
 # says nothing about what the model computes
 BOOKKEEPING = {
