@@ -1,4 +1,4 @@
-# Each target sets up its own environment in .venv: once, quick afterwards.
+# Every target that needs the environment sets it up in .venv first; that is slow once and quick afterwards.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -7,25 +7,25 @@ READY := .venv/.ready
 
 setup: $(READY)  ## install floatlens into .venv
 
-demo: $(READY)  ## published claims about attention, checked on the bundled twins; writes floatlens-demo/
+demo: $(READY)  ## check the claims of five papers on the bundled twins; writes floatlens-demo/
 	$(BIN)/floatlens demo
 
-test: lint  ## ruff, import-linter, pyright, pytest with doctests
+test: lint  ## run ruff, import-linter, pyright and pytest with doctests: everything that must pass
 	$(BIN)/pytest -n 2
 
-test-real: $(READY)  ## the tests that run SmolLM2-135M for real (fetches 93 MB on first use; the questions take about two hours of one core)
+test-real: $(READY)  ## run the tests that need SmolLM2-135M itself (downloads 93 MB on first use; about two hours on one core)
 	$(BIN)/pytest -m real
 
-attack: $(READY)  ## damaged traces and folders, hostile checkpoints, prompts and programs, killed runs, fuzzing: every case (make test tries a sample)
+attack: $(READY)  ## try every damaged file, hostile input, killed run and fuzzed command line (make test tries a sample)
 	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 tests/attack
 
-lint: $(READY)
+lint: $(READY)  ## check style, types and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-bench: $(READY)  ## what observing costs: one table from one interleaved run (about half an hour on two cores)
+bench: $(READY)  ## measure what tracing, measuring and asking cost; prints the tables of docs/benchmarks (half an hour on two cores)
 	$(BIN)/python benchmarks/demo_time.py
 	$(BIN)/python benchmarks/measure_cost.py
 	$(BIN)/python benchmarks/evaluation_speed.py
@@ -37,5 +37,5 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-clean:
+clean:  ## remove .venv
 	rm -rf .venv
