@@ -18,12 +18,9 @@ from rich.console import Console
 from floatlens.claims.evidence import TWINS, read_evidence
 from floatlens.claims.findings import findings_of
 from floatlens.claims.masking import MASKING
-from floatlens.report.claims import draw_contexts, draw_masking
 from floatlens.errors import Refusal
-from floatlens.report.claims import claims_csv, claims_json
-from floatlens.report.claims import claims_markdown
-from floatlens.report.evaluation import write_pictures
-from floatlens.report.evaluation import print_evaluation
+from floatlens.report.claims import claims_csv, claims_json, claims_markdown, draw_contexts, draw_masking
+from floatlens.report.evaluation import print_evaluation, write_pictures
 from floatlens.study.outcomes import as_table, summarise
 
 

@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from floatlens.lab import twin_at
 from floatlens.lab.experiments import described_people, measurements_of, trace_descriptions
 from floatlens.measures import bootstrap
-from floatlens.terminal import progress_bar
 from floatlens.report.figures import save_figure
-from floatlens.lab import twin_at
+from floatlens.terminal import progress_bar
 
 MEASURES = ("on the first token", "on the run's strongest key")
 

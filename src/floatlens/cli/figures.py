@@ -57,8 +57,8 @@ def figures(
 
       floatlens figures run.zarr -o figures --only temporal_drift --sample 2 --rule rate --eps 0.3
     """
+    from floatlens.anchor_rules import refuse_unknown_rule
     from floatlens.folders import files_added_to, refuse_folder_to_fill, short_name
-    from floatlens.measures.anchors import refuse_unknown_rule
     from floatlens.report.figures import save_figure
     from floatlens.report.figures.style import refuse_unknown_formats
     from floatlens.terminal import progress_bar

@@ -30,8 +30,9 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 import xarray as xr
 
+from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
+from floatlens.measures.anchors import find_anchors
 from floatlens.measures.drift import jaccard, neighbours, overlap, refuse_without_axis, why_no_drift
 from floatlens.measures.inputs import HALVES, RECEIVED, fair_mass, mean_over_heads, one_sample_at_a_time, refuse_missing
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.anchors import refuse_unknown_rule
 from floatlens.measures.catalogue import CATALOGUE, ON_RECTANGLE, RANGES, Line, Sample, first_reason
 from floatlens.measures.inputs import depths, prompts_of
 from floatlens.statistics.resampling import bootstrap, bootstrap_difference

@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
+from floatlens.measures.anchors import find_anchors
 from floatlens.measures.inputs import NO_ROWS, Measurable, as_dataset, choose_group, pool_steps, prompts_of
 from floatlens.statistics.resampling import bootstrap
 from floatlens.trace.trace import Trace
