@@ -1,9 +1,11 @@
-"""Print what a finished evaluation or demo came to, from its rows and without running a model: with today's statistics, or counted from another context.
+"""Print the tables of a finished evaluation or demo again, from its rows and without running a model.
+
+Use it to apply the statistics of a newer version, or to count gains from another context than closed-book.
 
     python examples/print_again.py results                                # a folder of `floatlens eval`: its tables
     python examples/print_again.py results --reference position:5/10      # gains over another context than closed-book
-    python examples/print_again.py results --into printed                 # and summary.csv and the pictures, into another folder
-    python examples/print_again.py floatlens-demo --into printed          # a folder of `floatlens demo`: its claims, and the figures of answers
+    python examples/print_again.py results --into printed                 # also writes summary.csv and the figures
+    python examples/print_again.py floatlens-demo --into printed          # a folder of `floatlens demo`: its claims
 
 Reads `results.parquet`, or the folder `tables` of a demo. Nothing in the folder is changed.
 """
@@ -25,11 +27,11 @@ from floatlens.study.outcomes import as_table, summarise
 
 
 def print_results(console: Console, folder: Path, into: Path | None, reference: str) -> None:
-    """The tables of an evaluation; its summary and pictures too, if they shall be written."""
+    """Print the tables of an evaluation; with `into`, also write its summary and figures there."""
     table = pl.read_parquet(folder / "results.parquet")
     if reference not in table["context"].to_list():
         raise Refusal(
-            f"No question was asked under {reference!r}; the contexts are {', '.join(table['context'].unique(maintain_order=True))}."
+            f"No question was asked in the context {reference!r}; choose one of {', '.join(table['context'].unique(maintain_order=True))}."
         )
     outcomes = summarise(table, reference=reference)
     print_evaluation(console, table, outcomes)
@@ -39,13 +41,14 @@ def print_results(console: Console, folder: Path, into: Path | None, reference: 
 
 
 def print_demo(console: Console, folder: Path, into: Path | None) -> None:
-    """The claims of a demo; its files and the figures of answers too, if they shall be written. Figures of traces do not change."""
+    """Print the claims of a demo; with `into`, also write its files and the figures of answers. Figures of traces do not change."""
     evidence = read_evidence(folder / "tables")
-    found = findings_of(evidence)
-    console.print(claims_markdown(found), markup=False, highlight=False, soft_wrap=True)
+    findings = findings_of(evidence)
+    console.print(claims_markdown(findings), markup=False, highlight=False, soft_wrap=True)
     if into:
-        for name, text in (("claims.md", claims_markdown(found)), ("claims.csv", claims_csv(found)), ("claims.json", claims_json(found))):
-            (into / name).write_text(text, encoding="utf-8")
+        texts = {"claims.md": claims_markdown, "claims.csv": claims_csv, "claims.json": claims_json}
+        for name, as_text in texts.items():
+            (into / name).write_text(as_text(findings), encoding="utf-8")
         draw_contexts(evidence, into)
         for experiment in MASKING:
             for twin in TWINS:
@@ -53,20 +56,20 @@ def print_demo(console: Console, folder: Path, into: Path | None) -> None:
 
 
 def main() -> None:
-    """Read the command line, and print."""
+    """Read the command line and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="what floatlens eval or floatlens demo wrote")
-    parser.add_argument("--into", type=Path, help="a folder for summary or claims, and pictures; made if it is not there")
-    parser.add_argument("--reference", default="closed-book", help="the context that gains are counted from (default: closed-book)")
-    asked = parser.parse_args()
-    if asked.into:
-        asked.into.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("folder", type=Path, help="folder that floatlens eval or floatlens demo wrote")
+    parser.add_argument("--into", type=Path, help="folder for the summary or the claims, and for the figures; created if it does not exist")
+    parser.add_argument("--reference", default="closed-book", help="context from which gains are counted (default: closed-book)")
+    options = parser.parse_args()
+    if options.into:
+        options.into.mkdir(parents=True, exist_ok=True)
     console = Console(emoji=False)
     try:
-        if (asked.folder / "results.parquet").is_file():
-            print_results(console, asked.folder, asked.into, asked.reference)
+        if (options.folder / "results.parquet").is_file():
+            print_results(console, options.folder, options.into, options.reference)
         else:
-            print_demo(console, asked.folder, asked.into)
+            print_demo(console, options.folder, options.into)
     except Refusal as refusal:
         sys.exit(f"print_again.py: {refusal}")
 

@@ -1,10 +1,10 @@
-"""When do anchors appear during training? Every checkpoint of a run describes the same people, and is measured as the finished twin is.
+"""When do anchors appear during training? Every checkpoint of a run describes the same people and is measured like the finished twin.
 
     floatlens train twins
-    python examples/when_anchors_appear.py twins/runs/twin-arm twins/runs/twin-mdm twins/runs/twin-causal-mdm --into anchors-during-training
+    python examples/when_anchors_appear.py twins/runs/twin-arm twins/runs/twin-mdm twins/runs/twin-causal-mdm --into anchors
 
-Prints, for predicting rows, the share of attention on the first token and on the strongest key (chosen on one half of the rows, measured on the other), each
-beside its null, averaged over layers; and draws both. Intervals are over the described people.
+For predicting rows, averaged over layers, the script prints the share of attention on the first token and on the strongest key
+(chosen on one half of the rows, measured on the other), each with its null, and draws both. Intervals are over the described people.
 """
 
 import argparse
@@ -28,26 +28,26 @@ MEASURES = ("on the first token", "on the run's strongest key")
 
 
 def main() -> None:
-    """Measure the checkpoints of the named runs."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("runs", nargs="+", type=Path, help="folders of runs, as `floatlens train twins` leaves them")
-    options.add_argument("--people", type=int, default=12, help="how many people are described at each checkpoint")
-    options.add_argument("--into", type=Path, default=Path("anchors-during-training"), help="the figure, without its ending")
-    given = options.parse_args()
-    checkpoints = [(run, update) for run in given.runs for update in checkpoints_of(run)]
+    """Measure the checkpoints of the given runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of runs that `floatlens train twins` wrote")
+    parser.add_argument("--people", type=int, default=12, help="number of people described at each checkpoint (default: 12)")
+    parser.add_argument("--into", type=Path, default=Path("anchors-during-training"), help="path of the figure, without its extension")
+    options = parser.parse_args()
+    checkpoints = [(run, update) for run in options.runs for update in checkpoints_of(run)]
     rows = []
     with progress_bar(len(checkpoints), "Measuring checkpoints") as advance:
         for run, update in checkpoints:
-            rows += shares_at(run, update, given.people)
+            rows += shares_at(run, update, options.people)
             advance(1)
-    found = pl.DataFrame(rows)
-    Console().print(as_table(found))
-    written = save_figure(draw(found), given.into, ["svg", "png"])
+    shares = pl.DataFrame(rows)
+    Console().print(as_table(shares))
+    written = save_figure(draw(shares), options.into, ["svg", "png"])
     print(f"Wrote {' and '.join(map(str, written))}.")
 
 
 def checkpoints_of(run: Path) -> list[int]:
-    """The updates of which the run kept the weights."""
+    """The updates at which the run kept the weights."""
     return sorted(int(name[1]) for file in run.iterdir() if (name := re.fullmatch(r"update-(\d+)\.safetensors", file.name)))
 
 
@@ -64,34 +64,39 @@ def shares_at(run: Path, update: int, people: int) -> list[dict[str, object]]:
         interval = bootstrap(xr.DataArray(own["value"].to_numpy(), dims="sample"))
         shares.append(
             {
-                "twin": run.name, "update": update, "measure": measure, "share": interval.estimate.item(), "low": interval.low.item(), "high": interval.high.item(),
+                "twin": run.name,
+                "update": update,
+                "measure": measure,
+                "share": interval.estimate.item(),
+                "low": interval.low.item(),
+                "high": interval.high.item(),
                 "null": own["null"].mean(),
             }
-        )  # fmt: skip
+        )
     return shares
 
 
-def as_table(found: pl.DataFrame) -> Table:
-    """One row a checkpoint."""
+def as_table(shares: pl.DataFrame) -> Table:
+    """One row per checkpoint."""
     table = Table(title="% of the attention of predicting rows, all layers", title_justify="left")
     for heading in ("twin", "update", "first token", "null", "strongest key", "null"):
         table.add_column(heading, justify="left" if heading == "twin" else "right")
-    for twin, update in found.select("twin", "update").unique(maintain_order=True).rows():
+    for twin, update in shares.select("twin", "update").unique(maintain_order=True).rows():
         cells = []
         for measure in MEASURES:
-            (row,) = found.filter(twin=twin, update=update, measure=measure).to_dicts()
+            (row,) = shares.filter(twin=twin, update=update, measure=measure).to_dicts()
             cells += [f"{row['share']:.1f} [{row['low']:.1f}, {row['high']:.1f}]", f"{row['null']:.1f}"]
         table.add_row(twin, f"{update:,}", *cells)
     return table
 
 
-def draw(found: pl.DataFrame) -> Figure:
-    """One panel a measure, one line a twin."""
+def draw(shares: pl.DataFrame) -> Figure:
+    """One panel per measure, one line per twin."""
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
     panels = figure.subplots(1, 2)
     for panel, measure in zip(panels, MEASURES, strict=True):
-        for twin in found["twin"].unique(maintain_order=True):
-            own = found.filter(twin=twin, measure=measure)
+        for twin in shares["twin"].unique(maintain_order=True):
+            own = shares.filter(twin=twin, measure=measure)
             (line,) = panel.plot(own["update"], own["share"], marker="o", markersize=3, label=twin)
             panel.fill_between(own["update"], own["low"], own["high"], alpha=0.2, color=line.get_color(), linewidth=0)
         panel.plot(own["update"], own["null"], color="0.5", linestyle=":", label="null")

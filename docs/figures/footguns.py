@@ -1,8 +1,8 @@
-"""The figures of docs/footguns.md: published instruments that mislead, each on made-up attention of which the truth is known.
+"""The figures of docs/footguns.md: published instruments that mislead, each on made-up attention for which the truth is known.
 
     python docs/figures/footguns.py [FOLDER]
 
-writes one SVG a figure beside this file, or into the folder. The same run gives the same bytes.
+writes one SVG per figure beside this file, or into the folder. Every run writes the same bytes.
 """
 
 import sys
@@ -45,16 +45,16 @@ def additive_on_averages() -> Figure:
         "floatlens:\nlift > 4": find_anchors(data)["anchor"].any("key"),
     }
     figure, ((axes,),) = panels(WIDTH, HEIGHT)
-    at = np.arange(len(readings))
+    positions = np.arange(len(readings))
     for shift, heads, label, colour, hatch in (
         (-0.2, slice(0, 4), "heads with a sink", BLUE, ""),
         (0.2, slice(4, 8), "heads without", "white", "////"),
     ):
-        share = [100 * float(found.isel(head=heads).mean()) for found in readings.values()]
-        axes.bar(at + shift, share, 0.38, color=colour, hatch=hatch, edgecolor=BLACK, linewidth=0.5, label=label)
-        for x, y in zip(at + shift, share, strict=True):
+        share = [100 * float(fires.isel(head=heads).mean()) for fires in readings.values()]
+        axes.bar(positions + shift, share, 0.38, color=colour, hatch=hatch, edgecolor=BLACK, linewidth=0.5, label=label)
+        for x, y in zip(positions + shift, share, strict=True):
             axes.text(x, y + 1, f"{y:.0f}", ha="center", fontsize=6)
-    axes.set_xticks(at, list(readings))
+    axes.set_xticks(positions, list(readings))
     axes.set_ylabel("places with an anchor (%)")
     axes.set_ylim(0, 112)
     add_legend(figure, axes.containers, 2)
@@ -83,7 +83,7 @@ def first_key_of_even_attention() -> Figure:
 
 @in_style
 def late_keys() -> Figure:
-    """How often keys of structureless causal attention seem to be anchors, by where they stand."""
+    """How often keys of structureless causal attention seem to be anchors, by position."""
     random = np.random.default_rng(1)
     keys, width = 256, 16
     causal = np.tril(np.ones((keys, keys), bool))
@@ -95,8 +95,8 @@ def late_keys() -> Figure:
         "keys that at least max(16, n/4) rows see": fires.where(measured(data)),
     }
     figure, ((axes,),) = panels(WIDTH, HEIGHT)
-    for (label, found), colour, line, marker in zip(by_place.items(), (VERMILLION, BLUE), ("--", "-"), ("s", "o"), strict=True):
-        rate = found.mean("head", skipna=False).values.reshape(-1, width).mean(-1)  # by 16 keys
+    for (label, values), colour, line, marker in zip(by_place.items(), (VERMILLION, BLUE), ("--", "-"), ("s", "o"), strict=True):
+        rate = values.mean("head", skipna=False).values.reshape(-1, width).mean(-1)  # by 16 keys
         axes.plot(np.arange(width / 2, keys, width), 100 * rate, line, color=colour, marker=marker, label=label)
     axes.axvspan(keys - keys / 4, keys, color="0.9", zorder=0)
     axes.text(keys - keys / 4 + 3, axes.get_ylim()[1] * 0.8, "not\nmeasured", color="0.3")
@@ -208,7 +208,7 @@ def top_key_of_noise() -> Figure:
     """The share of the strongest key of structureless attention, chosen and measured on the same rows, and on different ones."""
     random = np.random.default_rng(4)
     numbers, keys, heads = (2, 4, 8, 16, 32, 64, 128, 256), 64, 64
-    found = [
+    shares = [
         absorption_of_strongest_key(from_attention(softmax(random.normal(0, 1.5, (1, 1, heads, rows, keys))))).mean("head")
         for rows in numbers
     ]
@@ -218,7 +218,7 @@ def top_key_of_noise() -> Figure:
         ("share", "chosen on one half, measured on the other", BLUE, "-", "o"),
         ("null", "every row looks evenly", GREEN, ":", ""),
     ):
-        axes.plot(numbers, [one[name].item() for one in found], line, color=colour, marker=marker, label=label)
+        axes.plot(numbers, [share[name].item() for share in shares], line, color=colour, marker=marker, label=label)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_ylim(bottom=0)
