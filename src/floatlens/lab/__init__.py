@@ -5,8 +5,7 @@ A recipe (`read_recipe`, `bundled_recipe`) says what to do, `train_twin` does it
 """
 
 from floatlens.lab.publishing import write_twin
-from floatlens.lab.recipe import Recipe
-from floatlens.lab.recipe_files import bundled_recipe, read_recipe
+from floatlens.lab.recipe import Recipe, bundled_recipe, read_recipe
 from floatlens.lab.runs import FinishedRun, train_twin, twin_at
 from floatlens.lab.updates import data_hash
 
