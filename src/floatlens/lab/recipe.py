@@ -175,7 +175,7 @@ class StageTable(Table):
 class RecipeTable(Table):
     """The whole file."""
 
-    seed: int = Field(ge=0)
+    seed: int = Field(ge=0, le=1 << 40)  # torch takes 64 bits of a million times it
     check_every: int = Field(Recipe.check_every, ge=1)
     model: ModelTable
     optimizer: OptimizerTable
