@@ -259,7 +259,7 @@ def test_no_bit_of_a_kept_condition_changes_a_number_silently(tmp_path: Path) ->
 def test_no_bit_of_a_training_state_changes_weights_silently(tmp_path: Path) -> None:
     import torch
 
-    from floatlens.lab.recipe_files import read_recipe
+    from floatlens.lab.recipe import read_recipe
     from floatlens.lab.runs import Standing, restore_state, save_state
     from floatlens.lab.updates import make_optimizer, make_twin
 

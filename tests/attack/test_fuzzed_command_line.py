@@ -19,7 +19,7 @@ from floatlens.cli.trace import detail_of, layers_and_heads
 from floatlens.decoding.options import SAMPLERS, make_options
 from floatlens.errors import Refusal
 from floatlens.interventions import from_dict, from_text, to_dict, to_text
-from floatlens.lab.recipe_files import bundled_recipe, recipe_as_table, recipe_as_toml, recipe_of
+from floatlens.lab.recipe import bundled_recipe, recipe_as_table, recipe_as_toml, recipe_of
 from floatlens.models.language_model import LanguageModel
 from floatlens.tasks.conditions import condition_of
 from floatlens.trace.schema import make_detail

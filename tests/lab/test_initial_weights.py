@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from floatlens.lab.recipe_files import bundled_recipe
+from floatlens.lab.recipe import bundled_recipe
 from floatlens.lab.sequences import TOKEN_ID
 from floatlens.lab.updates import make_twin
 from floatlens.tasks.world.words import BOS

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from floatlens.lab.scores import guesses
 from floatlens.lab.sequences import TOKEN_ID, Batch
-from floatlens.lab.updates import ELSEWHERE, batch_loss, draw_masks, guesses
+from floatlens.lab.updates import ELSEWHERE, batch_loss, draw_masks
 from floatlens.tasks.world.words import MASK
 
 WORDS = 12

@@ -7,7 +7,7 @@ import pytest
 from micro_recipe import MICRO
 
 from floatlens.errors import Refusal
-from floatlens.lab.recipe_files import bundled_recipe, read_recipe, recipe_as_toml
+from floatlens.lab.recipe import bundled_recipe, read_recipe, recipe_as_toml
 
 
 def test_the_rate_rises_stays_and_falls() -> None:
@@ -42,26 +42,30 @@ MIXTURE = 'kind = "closed", questions = 2 },'
     [
         ("seed = 3", "seed = ", "is not TOML"),
         ("seed = 3\n", "", "does not say seed"),
-        ("seed = 3", "seed = -1", "seed is at least 0"),
-        ("seed = 3", 'seed = "three"', "seed is 'three', but it must be of type int"),
+        ("seed = 3", "seed = -1", "own.toml: seed is -1, but it must be at least 0."),
+        ("seed = 3", 'seed = "three"', "seed is 'three', but it must be a whole number."),
+        ("rate = 0.003", "rate = inf", "[optimizer]: rate is inf, but it must be a finite number."),
+        ("seed = 3", "model = 3\nseed = 3", "is not TOML"),
+        ('checks = ["closed"]', "checks = [3]", "stage 2 (ask): an entry of checks is 3, but it must be a text."),
+        ('checks = ["closed"]', "checks = 3", "stage 2 (ask): checks is 3, but it must be a list."),
         ("seed = 3", "seed = 3\nwarmth = 1", "says warmth, which no recipe has"),
-        ("check_every = 8", "check_every = 0", "check_every is at least 1"),
-        ("layers = 2", "layers = 0", "layers is 1 to 100"),
-        ("layers = 2", "layers = true", "layers is True, but it must be of type int"),
-        ("heads = 2", "heads = 5", "heads is 1 to 4"),
-        ("width = 32", "width = 34", "width is 2 x heads times a whole number"),
-        ("warm_up = 4", "warm_up = 0", "warm_up is at least 1"),
-        ("cooling = 0.5", "cooling = 0", "cooling is above 0"),
-        ("final_rate = 0.1", "final_rate = 2", "final_rate is 0 to 1"),
-        ("updates = 12", "updates = 0", "every stage has at least 1 update"),
-        ('checks = ["closed"]', 'checks = ["closde"]', "stage 2 (ask): checks is a list of scores, which are recall2,"),
-        (MIXTURE, 'kind = "closde" },', "stage 'ask', part 1 of the mixture: there are no sequences of kind 'closde'"),
+        ("check_every = 8", "check_every = 0", "check_every is 0, but it must be at least 1."),
+        ("layers = 2", "layers = 0", "own.toml, [model]: layers is 0, but it must be at least 1."),
+        ("layers = 2", "layers = true", "layers is True, but it must be a whole number."),
+        ("heads = 2", "heads = 5", "heads is 5, but it must be at most 4."),
+        ("width = 32", "width = 34", "own.toml, [model]: width is 34, but it must be a multiple of 2 x heads, which is 4."),
+        ("warm_up = 4", "warm_up = 0", "own.toml, [optimizer]: warm_up is 0, but it must be at least 1."),
+        ("cooling = 0.5", "cooling = 0", "cooling is 0, but it must be above 0."),
+        ("final_rate = 0.1", "final_rate = 2", "final_rate is 2, but it must be at most 1."),
+        ("updates = 12", "updates = 0", "stage 1 (bind): updates is 0, but it must be at least 1."),
+        ('checks = ["closed"]', 'checks = ["closde"]', "stage 2 (ask): checks names 'closde', which is no score; the scores are recall2,"),
+        (MIXTURE, 'kind = "closde" },', "stage 2 (ask), part 1 of the mixture: there are no sequences of kind 'closde'"),
         (MIXTURE, 'kind = "closed", colour = 2 },', "stage 2 (ask), part 1 of the mixture says colour"),
-        (MIXTURE, 'kind = "closed", questions = 0 },', "questions is at least 1"),
+        (MIXTURE, 'kind = "closed", questions = 0 },', "questions is 0, but it must be at least 1."),
         (MIXTURE, 'kind = "open", passages = 99 },', "cannot be told"),
         (MIXTURE, 'kind = "two-hop", passages = 2, questions = 9 },', "cannot be told"),
         (MIXTURE, 'kind = "open", passages = 20, fillers = 9 },', "tokens long, and twins see 1024"),
-        ("sequences = 4, kind", "sequences = 0, kind", "sequences is a whole number from 1, not 0"),
+        ("sequences = 4, kind", "sequences = 0, kind", "stage 1 (bind), part 1 of the mixture: sequences is 0, but it must be at least 1."),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_it_is(old: str, new: str, sentence: str, tmp_path: Path) -> None:

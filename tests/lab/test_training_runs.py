@@ -14,7 +14,7 @@ from micro_recipe import MICRO
 from safetensors.torch import load_file
 
 from floatlens.errors import Refusal
-from floatlens.lab.recipe_files import recipe_as_toml
+from floatlens.lab.recipe import recipe_as_toml
 from floatlens.lab.runs import FinishedRun, train_twin, twin_at, updates_done
 from floatlens.lab.updates import data_hash
 
@@ -22,7 +22,7 @@ KILLED_RUN = """
 import os, signal, sys
 import torch
 from pathlib import Path
-from floatlens.lab.recipe_files import read_recipe
+from floatlens.lab.recipe import read_recipe
 from floatlens.lab.runs import train_twin
 from floatlens.lab.updates import data_hash
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from micro_recipe import MICRO
 
-from floatlens.lab.recipe_files import bundled_recipe
+from floatlens.lab.recipe import bundled_recipe
 from floatlens.lab.sequences import BUILDERS, Batch, Shape, make_batch
 from floatlens.lab.updates import data_hash, draw_batches
 from floatlens.tasks.world.people import make_world

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.lab.publishing import write_twin
-from floatlens.lab.recipe_files import read_recipe
+from floatlens.lab.recipe import read_recipe
 from floatlens.lab.runs import train_twin
 from floatlens.lab.updates import data_hash
 from floatlens.models.doctor import examine

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import floatlens as fl
-from floatlens.lab.recipe_files import bundled_recipe, read_recipe
+from floatlens.lab.recipe import bundled_recipe, read_recipe
 from floatlens.lab.scores import written_scores
 from floatlens.lab.updates import data_hash
 from floatlens.models.sources.bundled import TWINS, bundled_twin

@@ -44,7 +44,7 @@ def train(
     import torch
 
     from floatlens.folders import refuse_folder_to_fill
-    from floatlens.lab.recipe_files import bundled_recipe, read_recipe
+    from floatlens.lab.recipe import bundled_recipe, read_recipe
     from floatlens.lab.scores import QUESTIONS
     from floatlens.models.families.twin import KINDS
 

@@ -1,27 +1,53 @@
-"""Trace a twin while it describes people, measure the trace, and score its heads: the tables `measurements` and `heads`.
+"""The experiments, each with one twin: trace it, ask it questions, mask what it looks at. What a process that runs models does.
 
-The texts are descriptions of test people, each from one of three passages that stands at another slot from prompt to prompt; the region `gold` is that passage. Every measure of
-the catalogue is taken as recorded, and those by which claims compare models once more on the rectangle that all twins share. Heads are scored as retrieval heads with the gold passage as needle.
+Everything that needs torch is imported here, and only by those processes. A process runs one thread of torch: with models this
+small, two processes of one thread each are faster than one of two.
 
-The experiments, each with one twin: what a process that runs models does. Everything that needs torch is imported here, and only by those processes.
+**Tracing.** The texts are descriptions of test people, each from three passages of which one is gold, at another slot from prompt to
+prompt; the region `gold` is that passage. Every measure of the catalogue is taken as recorded, and those by which claims compare
+models once more on the shared rectangle. Heads are scored as retrieval heads with the gold passage as needle. The best heads are
+silenced in the same unit, because they are known only then; each figure is drawn where its numbers are.
 
-A process runs one thread of torch: with models this small, two processes of one thread each are quicker than one of two. The heads that are silenced are those that the twin's own trace found, so that experiment belongs to the
-unit of the trace; each figure is drawn where its numbers are.
+**Asking.** Short answers are written in one denoising step, because a value, a full stop and an end token do not depend on each
+other; a two-hop answer says whom before it says what, and gets a step per token. The log-likelihood is that of the value alone, one
+token, which is exact for every twin.
+
+**M** The keys that are masked are those of the step before, so the first step of a text is never touched, and a short answer
+is finished by then: under masking, short answers are judged by their likelihood, and what a twin *writes* is judged on descriptions.
+Their accuracy is the share of the four values that they contain.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import torch
 import xarray as xr
 
-from floatlens.claims.evidence import DESCRIBED_FROM, DESCRIPTION_TOKENS, Evidence
+from floatlens.claims.evidence import (
+    ANSWER_TOKENS,
+    ANSWERED_WITHOUT,
+    CLOSED_BOOK,
+    DESCRIBED_FROM,
+    DESCRIBED_WITHOUT,
+    DESCRIPTION_TOKENS,
+    GOLD,
+    LAYOUTS,
+    MASKED_CONTEXT,
+    MASKED_STEPS,
+    MOST_OF_A_LAYER,
+    NOISE,
+    POSITIONS,
+    TOP_HEADS,
+    TWO_HOP_TOKENS,
+    Evidence,
+)
 from floatlens.decoding.prompts import Prompt
-from floatlens.lab import asking
+from floatlens.interventions.specification import Intervention, MaskAnchors, MaskHeads
 from floatlens.lab.units import Tables, Unit, short_name
 from floatlens.measures.catalogue import ON_RECTANGLE
 from floatlens.measures.inputs import depths
@@ -30,10 +56,12 @@ from floatlens.measures.summary import Summary, measure_trace, over_depth
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.report.claims import draw_masking, draw_trace
+from floatlens.study.evaluation import evaluate
 from floatlens.tasks.contexts import Position, arrange
 from floatlens.tasks.samples import Sample
+from floatlens.tasks.scoring import Score, contains, score_text
 from floatlens.tasks.wording import WORLD_WORDING, put
-from floatlens.tasks.world import description_samples
+from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
 from floatlens.trace.trace import Trace
 
 DETAIL = {"geometry": "head", "norms": "head"}
@@ -145,6 +173,124 @@ def _reasons(found: xr.Dataset, value: xr.DataArray) -> np.ndarray:
     return np.where(value.isnull(), spread.values.astype(str), "").astype(object)
 
 
+WORDING = replace(WORLD_WORDING, answer="{answer}")
+
+
+def asked_with_noise(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
+    """Without passages, and with a growing share of distractors among five; none is the bracket of gold only, told five times."""
+    samples = open_book_samples(count, passages=6, restatements=4, seed=seed)
+    return _short_answers(lm, samples, (CLOSED_BOOK, *NOISE), seed, brackets=False).with_columns(experiment=pl.lit("noise"))
+
+
+def asked_by_position(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
+    """With the gold passage alone, and as first, third and last of six."""
+    samples = open_book_samples(count, passages=6, seed=seed)
+    return _short_answers(lm, samples, (GOLD, *POSITIONS), seed, brackets=False).with_columns(experiment=pl.lit("position"))
+
+
+def asked_by_heart(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
+    """People known by heart, without passages."""
+    return _short_answers(lm, closed_book_samples(count, seed=seed), (), seed).with_columns(experiment=pl.lit("known people"))
+
+
+def asked_two_hops(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
+    """Two-hop questions, with the evidence in one passage, two adjacent ones, two far apart."""
+    samples = two_hop_samples(count, passages=4, seed=seed)
+    found = evaluate(lm, samples, LAYOUTS, brackets=False, gen_length=TWO_HOP_TOKENS, **_how(seed))
+    return found.with_columns(experiment=pl.lit("layout"))
+
+
+def asked_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
+    """How likely answers are when 1, 5 and 10 of the strongest keys are masked, and under both controls."""
+    samples = open_book_samples(count, passages=DESCRIBED_FROM, seed=seed)
+    found = _short_answers(
+        lm, samples, (MASKED_CONTEXT,), seed, brackets=False, interventions=[MaskAnchors(keys) for keys in ANSWERED_WITHOUT]
+    )
+    return found.with_columns(experiment=pl.lit("masked answers"))
+
+
+def described_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
+    """What is written when the strongest key of each step is masked at the next, and under both controls."""
+    samples = description_samples(count, passages=DESCRIBED_FROM, seed=seed)
+    found = evaluate(
+        lm,
+        samples,
+        (MASKED_CONTEXT,),
+        interventions=[MaskAnchors(keys) for keys in DESCRIBED_WITHOUT],
+        brackets=False,
+        scorer=score_description,
+        gen_length=DESCRIPTION_TOKENS,
+        steps=MASKED_STEPS,
+        **_how(seed),
+    )
+    return found.with_columns(experiment=pl.lit("masked descriptions"))
+
+
+def asked_without_heads(lm: LanguageModel, count: int, seed: int, heads: Sequence[tuple[int, int]]) -> pl.DataFrame:
+    """How likely answers are without these heads, and without as many random others of the same layers."""
+    samples = open_book_samples(count, passages=DESCRIBED_FROM, seed=seed)
+    found = _short_answers(lm, samples, (MASKED_CONTEXT,), seed, brackets=False, interventions=(MaskHeads(tuple(heads)),))
+    # which heads were silenced differs from twin to twin, and rows are found by what was done
+    named = pl.when(pl.col("intervention") == "").then(pl.lit("")).otherwise(pl.lit("mask-heads")).alias("intervention")
+    return found.with_columns(named, experiment=pl.lit("retrieval heads"))
+
+
+def top_heads(scores: pl.DataFrame) -> list[tuple[int, int]]:
+    """The heads with the largest mean retrieval score, at most two of a layer; none where no sample counts.
+
+    Examples
+    --------
+    >>> scores = pl.DataFrame({"layer": [0, 0, 0, 1], "head": [0, 1, 2, 0], "score": [0.5, 0.4, 0.3, 0.1], "counts": [True] * 4})
+    >>> top_heads(scores)
+    [(0, 0), (0, 1), (1, 0)]
+    """
+    means = scores.filter(pl.col("counts")).group_by("layer", "head").agg(pl.col("score").mean())
+    chosen: list[tuple[int, int]] = []
+    for layer, head, _ in means.sort(["score", "layer", "head"], descending=[True, False, False]).rows():
+        if len(chosen) < TOP_HEADS and sum(own == layer for own, _ in chosen) < MOST_OF_A_LAYER:
+            chosen.append((layer, head))
+    return chosen
+
+
+def score_description(text: str, sample: Sample) -> Score:
+    """A description's scores; its accuracy is the share of the four values that are in it.
+
+    Examples
+    --------
+    >>> sample = description_samples(1)[0]
+    >>> score_description("Julia Olsen is a doctor, keeps a falcon", sample).accuracy
+    0.5
+    """
+    whole, wanted = score_text(text, sample), values_of(sample)
+    return replace(whole, accuracy=sum(contains(text, value) for value in wanted) / len(wanted))
+
+
+def _short_answers(
+    lm: LanguageModel,
+    samples: Sequence[Sample],
+    contexts: Sequence[str],
+    seed: int,
+    *,
+    brackets: bool = True,
+    interventions: Sequence[Intervention] = (),
+) -> pl.DataFrame:
+    return evaluate(
+        lm,
+        samples,
+        contexts,
+        interventions=interventions,
+        brackets=brackets,
+        gen_length=ANSWER_TOKENS,
+        steps=1,
+        likelihood=True,
+        **_how(seed),
+    )
+
+
+def _how(seed: int) -> dict[str, Any]:
+    return {"wording": WORDING, "shortcut": shortcut, "batch_size": 32, "seed": seed, "progress": False}
+
+
 Experiment = Callable[[Unit, LanguageModel], Tables]
 
 
@@ -171,8 +317,8 @@ def _trace(unit: Unit, lm: LanguageModel) -> Tables:
     samples = [sample.id for sample, _ in described_people(count, seed)]
     heads = heads_of(unit.twin, trace, samples)
     tables = {"measurements": measurements_of(unit.twin, trace, samples), "heads": heads}
-    if silenced := asking.top_heads(heads):
-        tables |= _answers(unit, asking.asked_without_heads(lm, unit.sizes.masked, seed, silenced))
+    if silenced := top_heads(heads):
+        tables |= _answers(unit, asked_without_heads(lm, unit.sizes.masked, seed, silenced))
     if unit.figures:
         draw_trace(unit.twin, trace, unit.folder / "figures")
     return tables
@@ -201,11 +347,11 @@ def _masked(ask: Callable[[Unit, LanguageModel], pl.DataFrame]) -> Experiment:
 
 RUN: dict[str, Experiment] = {
     "trace": _trace,
-    "masked descriptions": _masked(lambda unit, lm: asking.described_under_masking(lm, unit.sizes.described, unit.seed)),
-    "masked answers": _masked(lambda unit, lm: asking.asked_under_masking(lm, unit.sizes.masked, unit.seed)),
-    "noise": _asked(lambda unit, lm: asking.asked_with_noise(lm, unit.sizes.questions, unit.seed)),
-    "layout": _asked(lambda unit, lm: asking.asked_two_hops(lm, unit.sizes.two_hop, unit.seed)),
-    "position": _asked(lambda unit, lm: asking.asked_by_position(lm, unit.sizes.questions, unit.seed)),
-    "known people": _asked(lambda unit, lm: asking.asked_by_heart(lm, unit.sizes.questions, unit.seed)),
+    "masked descriptions": _masked(lambda unit, lm: described_under_masking(lm, unit.sizes.described, unit.seed)),
+    "masked answers": _masked(lambda unit, lm: asked_under_masking(lm, unit.sizes.masked, unit.seed)),
+    "noise": _asked(lambda unit, lm: asked_with_noise(lm, unit.sizes.questions, unit.seed)),
+    "layout": _asked(lambda unit, lm: asked_two_hops(lm, unit.sizes.two_hop, unit.seed)),
+    "position": _asked(lambda unit, lm: asked_by_position(lm, unit.sizes.questions, unit.seed)),
+    "known people": _asked(lambda unit, lm: asked_by_heart(lm, unit.sizes.questions, unit.seed)),
 }
-"""What each experiment of `design.EXPERIMENTS` does."""
+"""What each of `floatlens.claims.evidence.EXPERIMENTS` does."""

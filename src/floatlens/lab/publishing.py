@@ -24,8 +24,7 @@ from transformers import LlamaForCausalLM
 from floatlens.errors import Refusal
 from floatlens.folders import refuse_place, unfinished_folder
 from floatlens.lab.initial_weights import Start
-from floatlens.lab.recipe import Recipe
-from floatlens.lab.recipe_files import recipe_as_toml
+from floatlens.lab.recipe import Recipe, recipe_as_toml
 from floatlens.lab.runs import WRITTEN_BY, Entry, as_language_model, half_weights
 from floatlens.lab.scores import SCORES, scores, shortcuts, written_scores
 from floatlens.lab.updates import data_hash, make_twin
@@ -60,7 +59,7 @@ def card_text(facts: Facts) -> str:
 
     Examples
     --------
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> log = ({"update": 1700, "stage": "all", "loss": 0.4, "cpu_seconds": 2000, "open6": 0.9},)
     >>> card = card_text(Facts("mdm", bundled_recipe(), "ab12", log, {"open6": 0.9}, {"open6": 0.95}, {"open6": 1 / 6}, 200, (1,), "2.13"))
     >>> "| open6 | the value stands in one of six passages | 95.0 % | 90.0 % | 16.7 % | 200 |" in card
@@ -204,7 +203,7 @@ def write_twin(
     --------
     >>> import tempfile
     >>> from dataclasses import replace
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> recipe = bundled_recipe("smoke")
     >>> recipe = replace(recipe, stages=(replace(recipe.stages[0], updates=1),))
     >>> log = [{"update": 1, "stage": "all", "loss": 5.4, "cpu_seconds": 1}]

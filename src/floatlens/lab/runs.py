@@ -29,8 +29,7 @@ from transformers import LlamaForCausalLM
 
 from floatlens.errors import Refusal
 from floatlens.folders import one_writer, write_whole
-from floatlens.lab.recipe import Recipe
-from floatlens.lab.recipe_files import recipe_as_table, recipe_of
+from floatlens.lab.recipe import Recipe, recipe_as_table, recipe_of
 from floatlens.lab.scores import scores
 from floatlens.lab.sequences import TOKEN_ID
 from floatlens.lab.updates import make_optimizer, make_twin, run_update
@@ -163,7 +162,7 @@ def train_twin(
     --------
     >>> import tempfile
     >>> from dataclasses import replace
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> recipe = bundled_recipe("smoke")
     >>> short = replace(recipe, stages=(replace(recipe.stages[0], updates=2, checks=()),))
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from floatlens.errors import Refusal
-from floatlens.lab.sequences import TOKEN_ID, Shape, make_batch, question_batch
-from floatlens.lab.updates import guesses
+from floatlens.lab.sequences import TOKEN_ID, Batch, Predictor, Shape, make_batch, question_batch
 from floatlens.models.language_model import LanguageModel
 from floatlens.tasks.world.people import World
 from floatlens.tasks.world.questions import Question, closed_book, describing, open_book, prompt_of, two_hop
-from floatlens.tasks.world.words import EOS
+from floatlens.tasks.world.words import EOS, MASK
 
 QUESTIONS = 96  # a score while a training is watched
 
@@ -54,13 +54,30 @@ SCORES = {
 }
 
 
+def guesses(model: Predictor, kind: str, batch: Batch) -> Tensor:
+    """What the model takes each token for: twin-arm given the true words before it, the others with all answers masked.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> def says_one(input_ids):
+    ...     return SimpleNamespace(logits=torch.eye(4)[torch.ones_like(input_ids)])
+    >>> batch = Batch(torch.tensor([[2, 3, 1]]), torch.tensor([[False, False, True]]))
+    >>> guesses(says_one, "arm", batch).tolist(), guesses(says_one, "mdm", batch).tolist()
+    ([[0, 1, 1]], [[1, 1, 1]])
+    """
+    if kind == "arm":
+        return F.pad(model(input_ids=batch.tokens).logits.argmax(-1)[:, :-1], (1, 0))
+    return model(input_ids=batch.tokens.masked_fill(batch.answers, TOKEN_ID[MASK])).logits.argmax(-1)
+
+
 def scores(model: nn.Module, kind: str, world: World, names: Sequence[str], count: int = QUESTIONS) -> dict[str, float]:
     """The named scores as shares; the questions are the same at every call, and the first of more questions are those of fewer.
 
     Examples
     --------
     >>> from floatlens.tasks.world.people import make_world
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> from floatlens.lab.updates import make_twin
     >>> list(scores(make_twin("mdm", bundled_recipe("smoke")), "mdm", make_world(), ["closed"], count=4))
     ['closed']

@@ -7,6 +7,7 @@ drawn; test people never are.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ from floatlens.tasks.world.words import ATTRIBUTES, BOS, EOS, NEWLINE, RELATIONS
 TOKEN_ID = {word: number for number, word in enumerate(vocabulary())}
 LONGEST = 1024  # positions that a twin has
 Pieces = list[tuple[Words, bool]]  # words, and whether they answer
+Predictor = Callable[..., Any]  # model(input_ids=...).logits: (sequence, position, word)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,8 @@ it is the same in every process and on every platform.
 """
 
 import json
-from collections.abc import Callable
 from hashlib import sha256
 from random import Random
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,13 +28,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from floatlens.errors import Refusal
 from floatlens.lab.initial_weights import set_initial_weights
 from floatlens.lab.recipe import Recipe
-from floatlens.lab.sequences import LONGEST, TOKEN_ID, Batch, make_batch
+from floatlens.lab.sequences import LONGEST, TOKEN_ID, Batch, Predictor, make_batch
 from floatlens.models.families.twin import KINDS
 from floatlens.tasks.world.people import World, make_world
 from floatlens.tasks.world.tokenizer import world_hash
 from floatlens.tasks.world.words import BOS, EOS, MASK, PAD
 
-Predictor = Callable[..., Any]  # model(input_ids=...).logits: (sequence, position, word)
 ELSEWHERE = 0.15
 
 
@@ -84,29 +81,12 @@ def batch_loss(model: Predictor, kind: str, batch: Batch, generator: Generator) 
     return (losses * weight[hidden]).sum() / weight[hidden].sum().clamp(min=1.0)  # a batch may hide next to nothing
 
 
-def guesses(model: Predictor, kind: str, batch: Batch) -> Tensor:
-    """What the model takes each token for: twin-arm given the true words before it, the others with all answers masked.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> def says_one(input_ids):
-    ...     return SimpleNamespace(logits=torch.eye(4)[torch.ones_like(input_ids)])
-    >>> batch = Batch(torch.tensor([[2, 3, 1]]), torch.tensor([[False, False, True]]))
-    >>> guesses(says_one, "arm", batch).tolist(), guesses(says_one, "mdm", batch).tolist()
-    ([[0, 1, 1]], [[1, 1, 1]])
-    """
-    if kind == "arm":
-        return F.pad(model(input_ids=batch.tokens).logits.argmax(-1)[:, :-1], (1, 0))
-    return model(input_ids=batch.tokens.masked_fill(batch.answers, TOKEN_ID[MASK])).logits.argmax(-1)
-
-
 def make_twin(kind: str, recipe: Recipe) -> LlamaForCausalLM:
     """A twin before its training.
 
     Examples
     --------
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> model = make_twin("mdm", bundled_recipe())
     >>> sum(weights.numel() for weights in model.parameters()) < 1_100_000, model.config.is_causal
     (True, False)
@@ -139,7 +119,7 @@ def make_optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW
 
     Examples
     --------
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> recipe = bundled_recipe("smoke")
     >>> [group["weight_decay"] for group in make_optimizer(make_twin("arm", recipe), recipe).param_groups]
     [0.1, 0.0]
@@ -157,7 +137,7 @@ def draw_batches(recipe: Recipe, world: World, update: int) -> list[Batch]:
     Examples
     --------
     >>> from floatlens.tasks.world.people import make_world
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> [tuple(batch.tokens.shape) for batch in draw_batches(bundled_recipe(), make_world(), update=1)]
     [(32, 29), (8, 29)]
     """
@@ -171,7 +151,7 @@ def run_update(model: LlamaForCausalLM, optimizer: torch.optim.AdamW, kind: str,
     Examples
     --------
     >>> from floatlens.tasks.world.people import make_world
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> recipe = bundled_recipe("smoke")
     >>> model = make_twin("arm", recipe)
     >>> run_update(model, make_optimizer(model, recipe), "arm", recipe, make_world(), update=1) > 2
@@ -197,7 +177,7 @@ def data_hash(recipe: Recipe) -> str:
 
     Examples
     --------
-    >>> from floatlens.lab.recipe_files import bundled_recipe
+    >>> from floatlens.lab.recipe import bundled_recipe
     >>> len(data_hash(bundled_recipe("smoke")))
     64
     """
