@@ -25,8 +25,8 @@ from zarr.storage import LocalStore
 import floatlens as fl
 from floatlens.folders import write_manifest
 from floatlens.trace import trace as trace_module
-from floatlens.trace.opening import RaggedArray
 from floatlens.trace.store import TraceFolder
+from floatlens.trace.trace import RaggedArray
 from writers import PROMPTS, diffusion_model
 
 Ran = tuple[int, str, str]

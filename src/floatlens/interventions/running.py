@@ -266,3 +266,32 @@ def _by_layer(values: dict[int, Tensor]) -> np.ndarray:
     for at, layer in enumerate(sorted(values)):
         result[:, at, : values[layer].shape[1]] = values[layer].cpu().numpy()
     return result
+
+
+class EachForward:
+    """An edit that takes every forward of a tap for a step of one sample, where no loop says what a step is."""
+
+    def __init__(self, running: "Running") -> None:
+        self.running = running
+        self._step: int | None = None
+
+    @property
+    def uses_statistics(self) -> bool:
+        return self.running.uses_statistics
+
+    def __call__(self, call: AttentionCall, before: Before) -> AttentionCall:
+        if call.samples != 1:
+            raise Refusal(
+                "This model's generate runs several samples at once (guidance?), and interventions cannot tell them apart. Switch that off."
+            )
+        if call.step != self._step:
+            if self._step is not None:
+                self.running.finish_samples([0])
+            self.running.begin_rows([Row(0)])
+            self._step = call.step
+        return self.running(call, before)
+
+    def finish(self) -> "list[Reported]":
+        """The last forward was the last step; what is reported of all of them."""
+        self.running.finish_samples([0])
+        return self.running.reports[0]

@@ -1,18 +1,17 @@
-"""Checkpoints are written by strangers: what is checked before one is believed, and how their mistakes become sentences.
+"""From a name to a folder with a checkpoint in it, and what that folder says before any weight is read.
 
-Decided here, for every family:
+A name is a bundled model, a folder, a file of a kind that `sources` converts, or a repository of the model hub. Checkpoints are written by
+strangers, so for every family:
 
-- No code of a checkpoint runs unless the caller trusts it. transformers asks on standard input where nobody has said, so every call says it (`trust_remote_code=False`).
-- Files are read from the checkpoint's folder only. A link may lead to the blobs of the hub's own cache, which every snapshot is made of, and nowhere else;
-  an index or a tokenizer's config may not name a file elsewhere.
+- No code of a checkpoint runs unless the caller trusts it. transformers asks on standard input if it is not told, so every call tells it
+  (`trust_remote_code=False`).
+- Files are read from the checkpoint's folder only. A link may lead to the blobs of the hub's own cache, of which every snapshot is made, and
+  nowhere else; an index or a tokenizer's config may not name a file elsewhere.
+- Weights are safetensors; pickled ones can run any code when they are opened and are refused unless the caller allows them.
 - An adapter beside the weights would be merged by transformers where `peft` is installed and ignored where it is not: refused.
-- Whatever transformers, tokenizers and torch raise over a damaged file becomes a Refusal of one line.
 
-From a name to a folder with a checkpoint in it, and what that folder says before any weight is read.
-
-A name is a bundled model, a folder, a file of a kind that `sources` converts, or a repository of the model hub. Weights are safetensors;
-pickled ones can run any code when they are opened and are refused unless the caller allows them. Refused as well: files outside the folder
-(`untrusted`), an index that does not match its files, a tensor that two files hold, and weights that are no floating-point numbers.
+Refused as well: an index that does not match its files, a tensor that two files hold, weights that are no floating-point numbers, and an
+installation without the bundled twins.
 """
 
 import difflib
@@ -23,6 +22,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,6 @@ from huggingface_hub.errors import (
 from safetensors import SafetensorError, safe_open
 
 from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown
-from floatlens.models.sources import gguf, llama2c
-from floatlens.models.sources.bundled import TWINS, bundled_twin, smollm2_135m
 from floatlens.models.sources.cache import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
@@ -99,7 +97,30 @@ def is_inside(folder: Path, file: Path) -> bool:
     return any(real.is_relative_to(place) for place in places)
 
 
-BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
+TWINS = ("twin-arm", "twin-mdm", "twin-causal-mdm")
+
+
+def bundled_twin(name: str) -> Path:
+    """The checkpoint folder of a bundled twin.
+
+    Examples
+    --------
+    >>> bundled_twin("twin-mdm").name
+    'twin-mdm'
+    """
+    folder = Path(str(files("floatlens.models"))) / "twins" / name
+    if not (folder / "config.json").is_file():
+        raise Refusal(f"{name} is missing from this installation ({folder}). Install floatlens again, or train it: floatlens train twins")
+    return folder
+
+
+def _smollm2_135m() -> Path:
+    from floatlens.models.sources.smollm2 import smollm2_135m  # other kinds of files have readers of their own, and few models need one
+
+    return smollm2_135m()
+
+
+BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": _smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
 _TEXT_FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
 _PICKLED = re.compile(r"(pytorch_model.*\.bin|.*\.(pt|pth|ckpt))$")
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}
@@ -279,6 +300,8 @@ def _unknown(text: str) -> str:
 
 
 def _converted_file(path: Path) -> Path:
+    from floatlens.models.sources import gguf, llama2c
+
     key = f"{path.stat().st_size}-{path.stat().st_mtime_ns}"
     if path.suffix == ".gguf":
         key = f"{key}-{gguf.CONVERSION_VERSION}"

@@ -20,9 +20,9 @@ from transformers import DynamicCache, GenerationConfig
 
 from floatlens.capture.edits import Edit
 from floatlens.decoding.canvas import Pass
-from floatlens.decoding.model import Decisions, refuse_foreign_tokens
+from floatlens.decoding.model import Decisions
 from floatlens.decoding.options import Decoding
-from floatlens.decoding.plan import Batch, Plan, plan_writing
+from floatlens.decoding.plan import Batch, Plan, plan_writing, refuse_foreign_tokens
 from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt, encode
 from floatlens.errors import Refusal
 from floatlens.folders import unfinished_folder

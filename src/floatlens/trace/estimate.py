@@ -22,8 +22,8 @@ import psutil
 import torch
 
 from floatlens.decoding.canvas import Pass
-from floatlens.decoding.model import Writer, masks_in
-from floatlens.decoding.plan import Plan
+from floatlens.decoding.model import Writer
+from floatlens.decoding.plan import Plan, masks_in
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal

@@ -6,7 +6,6 @@ computes the rows of the prompt: they are its query norms, its patterns, its flo
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +20,6 @@ from floatlens.decoding.canvas import Canvas, Pass
 from floatlens.decoding.model import Writer
 from floatlens.trace.recording import Arrays, Favourites, layers_differ, mean_over_heads, rows_recorder, shifted
 from floatlens.trace.schema import COUNTS, VARIABLES, Detail
-
-_LENGTH_DEPENDENT = ("dynamic", "longrope")
-
-
-def one_pass_is_exact(lm: Writer) -> bool:
-    """Whether rows of this model stay what they are while the text grows."""
-    rope: Any = getattr(lm.config, "rope_parameters", None) or {}
-    kinds = [part.get("rope_type") for part in rope.values() if isinstance(part, dict)] or [rope.get("rope_type")]
-    return not any(kind in _LENGTH_DEPENDENT for kind in kinds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,8 @@ from floatlens.decoding.model import Decisions, Writer
 from floatlens.decoding.options import Decoding
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
-from floatlens.interventions.run import EachForward, all_real
-from floatlens.interventions.running import Running
+from floatlens.interventions.run import all_real
+from floatlens.interventions.running import EachForward, Running
 from floatlens.trace.recording import Arrays, Favourites, Place, attention_arrays, join_groups, layers_differ, record_rows
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
 

@@ -12,6 +12,7 @@ walked over again. Memory is that of one step. An autoregressive model's steps a
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,8 +29,10 @@ from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.decoding.model import Writer
 from floatlens.errors import BrokenPromise
-from floatlens.interventions.running import Running
 from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASKED, NOTHING, PROMPT, VARIABLES, Detail
+
+if TYPE_CHECKING:
+    from floatlens.interventions.running import Running
 
 Arrays = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Names of the axes and values, by variable."""
@@ -184,7 +187,7 @@ class Recorder:
         regions: dict[str, Tensor],
         edits: Sequence[Edit] = (),
         workspace: Workspace | None = None,
-        running: Running | None = None,
+        running: "Running | None" = None,
     ) -> None:
         self.lm, self.canvas, self.detail, self.running = lm, canvas, detail, running
         self.edits = tuple(edits) if running is None else (running, *edits)

@@ -18,6 +18,8 @@ from floatlens.errors import Refusal
 
 SCHEMA_VERSION = 1
 STEPS_PER_SHARD = 32
+MARK = "manifest"  # the attribute of the root that says a manifest belongs to the trace
+CHECKSUMS = "checksums"  # the attribute of a sample that repeats the checksums of its shards
 
 
 APPENDED = -2  # in `top_key`: a key that an edit has added

@@ -15,7 +15,7 @@ from floatlens.folders import MANIFEST, Manifest, damage
 from floatlens.folders.manifest import entries, is_sealed, parse_manifest
 from floatlens.terminal import progress_bar
 from floatlens.trace.integrity import Damage, Place, StoredArray, in_short
-from floatlens.trace.opening import Examined, examine
+from floatlens.trace.trace import Examined, examine
 
 UNPROTECTED = "It was written before traces had checksums: all of it can be read, but a changed number would not be noticed."
 
