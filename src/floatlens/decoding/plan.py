@@ -3,8 +3,8 @@
 `plan_writing` encodes the prompts and settles the sampler's options once; `generate` and `trace` both run the `Plan` that it returns.
 Batches are cut here, each sample with a seed of its own, so that a batch never changes what a prompt draws.
 
-Refused: no prompts; a sampler that does not suit the model; options that the sampler does not have or that the model cannot follow; prompts that
-are empty, too long, or hold tokens that they must not.
+Refused: no prompts; a sampler that does not suit the model; options that the sampler does not have or that the model cannot follow;
+prompts that are empty, too long, or hold tokens that they must not.
 """
 
 import json
@@ -134,8 +134,8 @@ def _options(lm: Writer, encoded: Sequence[EncodedPrompt], decoding: Decoding) -
         raise Refusal(f"A {lm.family} model has no mask token, and the {sampler} sampler cannot write without one.")
     if lm.sampler == "sdar" and sampler != "sdar":
         raise Refusal(
-            f"{lm.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives plausible, "
-            "wrong numbers. Leave sampler (--sampler) out."
+            f"{lm.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives "
+            "plausible, wrong numbers. Leave sampler (--sampler) out."
         )
     given = {**(lm.sampler_defaults if sampler == lm.sampler else {}), **decoding.options, "gen_length": gen_length}
     if decoding.steps is not None:

@@ -1,9 +1,11 @@
-"""Run a decoding loop with interventions and nothing recorded: a tap that keeps nothing, with the running interventions as its edit.
+"""A run under interventions: what they did to every sample, for which model they are in force, and the loops that run with them.
 
-A run under interventions: what they did to every sample, and for which model they are in force.
+`lm.intervene(...)` puts interventions in force for everything that the model writes inside the context. A model is a frozen value, so
+what is in force is kept here, by model. A loop that nothing records runs under a tap that keeps nothing, with the running interventions
+as its edit.
 
-`lm.intervene(...)` puts interventions in force for everything that the model writes inside the context. A model is a frozen value, so what is in force is kept
-here, by model. Interventions come from one place at a time: a second context for the same model, or `intervention=` inside one, is refused.
+Refused: interventions from two places at a time, which is a second context for the same model, or `intervention=` inside one; and what is
+no intervention.
 """
 
 import warnings
@@ -113,18 +115,18 @@ class InterventionRun:
 
     @property
     def removed(self) -> xr.DataArray:
-        """The share of the attention that was removed, (sample, step, layer, head): before the edit, at this very step, over its real rows."""
+        """The share of the attention that was removed at each step, before the edit, over real rows: (sample, step, layer, head)."""
         return self._joined("removed")
 
     @property
     def shortfall(self) -> xr.DataArray:
-        """What equal-mass controls could not remove, because all other keys together did not hold that much: (sample, step, layer, head)."""
+        """What equal-mass controls could not remove, because all other keys together did not hold as much: (sample, step, layer, head)."""
         if all("shortfall" not in step for sample in self._samples for step in sample):
             raise Refusal("Only a control of equal mass can fall short: RandomKeys(..., equal='mass').")
         return self._joined("shortfall")
 
     def say_if_nothing_was_removed(self) -> None:
-        """Warn where interventions ran and removed nothing. Of plain functions this says little: they may move attention without removing any."""
+        """Warn if interventions ran and removed nothing; plain functions are exempt, because they may move attention and remove none."""
         steps = [report["removed"][1] for sample in self._samples for report in sample]
         if steps and all(isinstance(one, Intervention) for one in self.interventions) and not any(np.nansum(step) for step in steps):
             warnings.warn(f"{' and '.join(self.names)}: {NOTHING_REMOVED}", Caution, stacklevel=4)
@@ -197,7 +199,8 @@ def as_interventions(given: Any) -> tuple[Intervention | Edit, ...]:
         if not known:
             hint = f" Write floatlens.interventions.from_text({one!r})." if isinstance(one, str) else ""
             raise Refusal(
-                f"{one!r} is no intervention: it takes those of floatlens.interventions, and functions of a call and what was before it.{hint}"
+                f"{one!r} is no intervention: it takes those of floatlens.interventions, and functions of a call and what was before "
+                f"it.{hint}"
             )
     if not several:
         raise Refusal("intervention= names none; leave it out to let the model run as it is.")

@@ -1,8 +1,8 @@
 """An autoregressive model's trace from one pass over its finished text, one sample at a time.
 
-Row i of a causal model never changes once it is written, so one pass gives every step's new row, exactly: for an unedited model whose rotary embedding
-does not depend on the length. Everything else is traced step by step. What a later row would see does not exist yet at a step, and is NaN. Step 0 also
-computes the rows of the prompt: they are its query norms, its patterns, its flow, and the group "prompt".
+Row i of a causal model never changes once it is written, so one pass gives every step's new row, exactly: for an unedited model whose
+rotary embedding does not depend on the length. Everything else is traced step by step. What a later row would see does not exist yet at a
+step, and is NaN. Step 0 also computes the rows of the prompt: they are its query norms, its patterns, its flow, and the group "prompt".
 """
 
 from dataclasses import dataclass, replace

@@ -1,10 +1,11 @@
 """Record a trace: check and estimate (`plan_trace`), then write, watch and store (`TracePlan.run`).
 
-A denoising loop is recorded step by step; the steps of an autoregressive model that nothing changes are read off one pass over its finished text
-(`one_pass`); a model that runs its own `generate` is watched from outside (`own_loop`). What has no step axis is stored when a sample is done.
+A denoising loop is recorded step by step; the steps of an autoregressive model that nothing changes are read off one pass over its
+finished text (`one_pass`); a model that runs its own `generate` is watched from outside (`own_loop`). What has no step axis is stored
+when a sample is done.
 
-Refused, before anything runs: a seed for each prompt (a trace stores one), a module that cannot be tapped, heads that do not exist, and a trace
-for which there is no room.
+Refused, before anything runs: a seed for each prompt (a trace stores one), a module that cannot be tapped, heads that do not exist, and a
+trace for which there is no room.
 """
 
 import platform

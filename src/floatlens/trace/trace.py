@@ -1,9 +1,9 @@
 """The Trace: a thin class around an `xarray.Dataset` of a run, and `open_trace`, which reads one from disk as it is looked at.
 
 Each sample has arrays of its own size, in memory or on disk. Together they are as large as the largest; what does not exist is NaN (-1 in
-integers). `examine` collects what is wrong with the files and metadata of a trace on disk: `open_trace` refuses the first fault, `floatlens verify`
-prints all of them. Data are compared with their checksums when they are read. A trace from before there were checksums has no manifest, and is
-examined as far as its metadata go.
+integers). `examine` collects what is wrong with the files and metadata of a trace on disk: `open_trace` refuses the first fault,
+`floatlens verify` prints all of them. Data are compared with their checksums when they are read. A trace from before there were checksums
+has no manifest, and is examined as far as its metadata go.
 
 Refused: what is no trace, a damaged trace, a trace of a later version of the format, and reading more than fits into memory.
 """
@@ -41,7 +41,7 @@ from floatlens.trace.schema import (
 )
 from floatlens.trace.store import TraceFolder
 
-_said_unprotected = False  # once a process is enough
+_warned_unprotected = False  # once per process is enough
 
 
 class UnprotectedTrace(Caution):
@@ -59,8 +59,8 @@ class SampleArrays:
 class Trace:
     """What a model did at each step, and where it looked.
 
-    `trace.dataset` is an `xarray.Dataset` over sample, step, layer, head, group, key (and position, for the canvas); `trace.attributes` says what was run.
-    docs/reference/trace-format.md describes every variable.
+    `trace.dataset` is an `xarray.Dataset` over sample, step, layer, head, group, key (and position, for the canvas); `trace.attributes`
+    says what was run. docs/reference/trace-format.md describes every variable.
     """
 
     def __init__(self, samples: Sequence[SampleArrays], attributes: Mapping[str, Any]) -> None:
@@ -136,23 +136,23 @@ class Trace:
         )
 
     def _coordinates(self) -> dict[str, Any]:
-        said = self.attributes
+        attributes = self.attributes
         return {
-            "layer": said["layer_numbers"],
-            "module": ("layer", said["modules"]),
-            "group": said["groups"],
-            "region": said["regions"],
-            "query_region": said["regions"],
-            "key_region": said["regions"],
-            "chosen_layer": ("chosen", [layer for layer, _ in said["chosen"]]),
-            "chosen_head": ("chosen", [head for _, head in said["chosen"]]),
+            "layer": attributes["layer_numbers"],
+            "module": ("layer", attributes["modules"]),
+            "group": attributes["groups"],
+            "region": attributes["regions"],
+            "query_region": attributes["regions"],
+            "key_region": attributes["regions"],
+            "chosen_layer": ("chosen", [layer for layer, _ in attributes["chosen"]]),
+            "chosen_head": ("chosen", [head for _, head in attributes["chosen"]]),
         }
 
     def _token_texts(self, samples: Sequence[SampleArrays], longest: int) -> np.ndarray:
         ids_by_sample = [np.asarray(sample.arrays["final"][1][...]).tolist() for sample in samples]
         texts = np.full((len(samples), longest), "", dtype=object)
-        for at, (sample, ids) in enumerate(zip(samples, ids_by_sample, strict=True)):
-            texts[at, : len(ids)] = [sample.attributes["vocabulary"].get(str(token), "") for token in ids]
+        for number, (sample, ids) in enumerate(zip(samples, ids_by_sample, strict=True)):
+            texts[number, : len(ids)] = [sample.attributes["vocabulary"].get(str(token), "") for token in ids]
         return texts.astype(str)
 
 
@@ -161,20 +161,21 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
 
     `path` is a folder, or any fsspec URL ("s3://bucket/run.zarr", "https://...", "memory://...").
     """
-    found = examine(path)
-    if found.faults:
-        raise Damage(found.place.text, found.faults[0])
-    if not found.protected:
-        _say_once_that_old_traces_are_unprotected(found.place.text)
-    return Trace([SampleArrays(arrays, attributes) for arrays, attributes in found.samples], found.attributes)
+    examined = examine(path)
+    if examined.faults:
+        raise Damage(examined.place.text, examined.faults[0])
+    if not examined.protected:
+        _warn_once_of_an_unprotected_trace(examined.place.text)
+    return Trace([SampleArrays(arrays, attributes) for arrays, attributes in examined.samples], examined.attributes)
 
 
-def _say_once_that_old_traces_are_unprotected(place: str) -> None:
-    global _said_unprotected
-    if not _said_unprotected:
-        _said_unprotected = True
+def _warn_once_of_an_unprotected_trace(place: str) -> None:
+    global _warned_unprotected
+    if not _warned_unprotected:
+        _warned_unprotected = True
         warnings.warn(
-            f"{place} was written before traces had checksums, so damage to it would not be noticed. Save it again to protect it: fl.open_trace(path).save(new_path).",
+            f"{place} was written before traces had checksums, so damage to it would not be noticed. Save it again to protect it: "
+            "fl.open_trace(path).save(new_path).",
             UnprotectedTrace,
             stacklevel=3,
         )
@@ -212,7 +213,8 @@ def examine(path: str | os.PathLike[str], *, look_at_files: bool = True) -> Exam
         raise Damage(place.text, found.faults[0] if found.faults else fault)
     if said["schema_version"] > SCHEMA_VERSION:
         raise Refusal(
-            f"{place.text} was written in version {said['schema_version']} of the trace format, and this floatlens reads up to {SCHEMA_VERSION}. Update floatlens to open it."
+            f"{place.text} was written in version {said['schema_version']} of the trace format, and this floatlens reads up to "
+            f"{SCHEMA_VERSION}. Update floatlens to open it."
         )
     wrong = list(attribute_faults(said))
     found.faults += wrong
@@ -323,10 +325,10 @@ class RaggedArray(BackendArray):
             result = self._part(wanted[0][0], wanted[1:])[None]
         else:
             result = np.full([len(part) for part in wanted], self.fill, dtype=self.dtype)
-            for at, (sample, there) in enumerate(zip(wanted[0], exists, strict=True)):
+            for place, (sample, there) in enumerate(zip(wanted[0], exists, strict=True)):
                 if all(part.any() for part in there):
                     inside = [part[is_there] for part, is_there in zip(wanted[1:], there, strict=True)]
-                    result[(at, *np.ix_(*map(np.flatnonzero, there)))] = self._part(sample, inside)
+                    result[(place, *np.ix_(*map(np.flatnonzero, there)))] = self._part(sample, inside)
         squeezed = tuple(axis for axis, part in enumerate(key) if isinstance(part, int | np.integer))
         return result.squeeze(axis=squeezed)
 

