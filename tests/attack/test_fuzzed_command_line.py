@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from floatlens.cli.eval import context_texts
-from floatlens.cli.name_value import sampler_options
-from floatlens.cli.trace import detail_of, layers_and_heads
+from floatlens.cli.trace import detail_of, layers_and_heads, sampler_options
 from floatlens.decoding.options import SAMPLERS, make_options
 from floatlens.errors import Refusal
 from floatlens.interventions import from_dict, from_text, to_dict, to_text

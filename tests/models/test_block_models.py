@@ -23,8 +23,10 @@ from floatlens.models.doctor import examine
 QWEN3 = "a2d-qwen3-0.6b"
 PROMPT = [5, 6, 7, 8, 9, 10]
 SILENT = (
-    r"The config of .* \(model_type 'a2d-[a-z0-9]+'\) does not say whether it was trained to see the whole text or block by block, and with the wrong mask it gives "
-    r"plausible, wrong numbers\. Pass block_length=\.\.\. \(--block-length\): 0 for the whole text \(MDLM\), 32 for the published BD3LM, 4 for OPDLM\."
+    r"The config of .* \(model_type 'a2d-[a-z0-9]+'\) does not say whether it was trained to see the whole text or block by block, and "
+    r"with the wrong mask it gives "
+    r"plausible, wrong numbers\. Pass block_length=\.\.\. \(--block-length\): 0 for the whole text \(MDLM\), 32 for the published BD3LM, "
+    r"4 for OPDLM\."
 )
 
 
@@ -161,7 +163,8 @@ def test_a_block_length_that_is_none_is_refused(length: Any, tmp_path: Path) -> 
 def test_a_block_length_is_refused_where_the_family_has_no_blocks(tmp_path: Path) -> None:
     folder = tiny_checkpoint("llada-8b-instruct", tmp_path)
     assert re.search(
-        r"is a llada model, which needs no block length to be loaded; leave block_length \(--block-length\) out\. To write in blocks, pass block_length to generate or "
+        r"is a llada model, which needs no block length to be loaded; leave block_length \(--block-length\) out\. To write in blocks, "
+        r"pass block_length to generate or "
         r"trace \(--set block_length=\.\.\.\)\.$",
         refusal(folder, block_length=4),
     )

@@ -54,7 +54,8 @@ def llada(tmp_path: Path) -> Path:
 def test_a_wrong_name_is_refused_with_the_closest_right_one() -> None:
     refused(r"^There is no model 'smollm-135': it is neither bundled, .* Did you mean 'smollm2-135m'\?$", "smollm-135")
     refused(
-        r"^There is no model 'zzz': .* nor a hub name of the form owner/name\. Bundled: smollm2-135m, twin-arm, twin-mdm, twin-causal-mdm\.$",
+        r"^There is no model 'zzz': .* nor a hub name of the form owner/name\. Bundled: smollm2-135m, twin-arm, twin-mdm, "
+        r"twin-causal-mdm\.$",
         "zzz",
     )
 
@@ -74,7 +75,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("option", "message"), [
-    ({"family": "lada"}, r"^There is no family 'lada'\. There are: remote, llada, dream, sdar, a2d, "),
+    ({"family": "lada"}, r"^There is no family 'lada'\. There are: twin, remote, llada, dream, sdar, a2d, "),
     ({"dtype": "int8"}, r"^dtype='int8' is not known; choose one of float64, float32, bfloat16, float16\."),
 ])  # fmt: skip
 def test_an_option_that_does_not_exist_is_refused_with_those_that_do(option: dict[str, str], message: str, llada: Path) -> None:
@@ -162,7 +163,8 @@ def test_mixtures_of_experts_need_trust_although_they_call_themselves_llada(kind
     write_json(tmp_path / "config.json", config)
     write_weights(tmp_path, {"model.norm.weight": torch.ones(2), "lm_head.weight": torch.ones(2, 2)})
     refused(
-        rf"\({model_class}\) runs only with code that comes with the checkpoint\. If you trust where it comes from, say trust_remote_code=True",
+        rf"\({model_class}\) runs only with code that comes with the checkpoint\. If you trust where it comes from, say "
+        rf"trust_remote_code=True",
         tmp_path,
     )
 
@@ -225,7 +227,8 @@ def test_a_masked_language_model_without_a_mask_is_refused(tmp_path: Path) -> No
 def test_a_tokenizer_that_does_not_know_the_mask_token_is_refused(kind: str, tmp_path: Path) -> None:
     folder = tiny_checkpoint(kind, tmp_path, mask_token_id=150)  # in the embedding, beyond the tokenizer
     refused(
-        r"^The tokenizer of .* has no token 150, which its config calls the mask\. Its files do not belong together; fetch the tokenizer again",
+        r"^The tokenizer of .* has no token 150, which its config calls the mask\. Its files do not belong together; fetch the tokenizer "
+        r"again",
         folder,
     )
 
@@ -289,7 +292,8 @@ def test_a_surplus_tensor_is_refused(kind: str, tmp_path: Path) -> None:
     gate = next(name for name in tensors if "1." in name and "up_proj" in name)
     write_weights(folder, tensors | {gate.replace("up_proj", "up_gate"): torch.ones(2)})
     refused(
-        rf"do not fit its config: 1 that the model has no place for \({re.escape(gate.replace('up_proj', 'up_gate'))}\)\. Nothing was loaded",
+        rf"do not fit its config: 1 that the model has no place for \({re.escape(gate.replace('up_proj', 'up_gate'))}\)\. Nothing was "
+        rf"loaded",
         folder,
     )
 
@@ -311,7 +315,8 @@ def test_a_tensor_of_another_shape_is_refused(kind: str, tmp_path: Path) -> None
     changed: dict[str, Any] = {"mlp_hidden_size" if "mlp_hidden_size" in config else "intermediate_size": 64}
     folder = tiny_checkpoint(kind, tmp_path, **changed)
     refused(
-        r"tensor model\.\S+ has shape \((48, 32|32, 48)\), but the config asks for \((64, 32|32, 64)\)\. Config and weights do not belong together\.$",
+        r"tensor model\.\S+ has shape \((48, 32|32, 48)\), but the config asks for \((64, 32|32, 64)\)\. Config and weights do not "
+        r"belong together\.$",
         folder,
     )
 

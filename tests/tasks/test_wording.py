@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 import floatlens as fl
-from floatlens.decoding.model import context_length
+from floatlens.decoding.plan import context_length
 from floatlens.errors import Refusal
 from floatlens.tasks.contexts import Conflict, Position, arrange
 from floatlens.tasks.samples import Passage, Sample

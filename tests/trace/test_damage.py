@@ -25,8 +25,8 @@ from zarr.storage import LocalStore
 import floatlens as fl
 from floatlens.folders import write_manifest
 from floatlens.trace import trace as trace_module
-from floatlens.trace.opening import RaggedArray
 from floatlens.trace.store import TraceFolder
+from floatlens.trace.trace import RaggedArray
 from writers import PROMPTS, diffusion_model
 
 Ran = tuple[int, str, str]
@@ -84,7 +84,8 @@ def test_one_of_two_shards_deleted_is_refused_by_name(run: Path) -> None:
         fl.open_trace(run)
     name = second.relative_to(run).as_posix()
     assert str(refused.value) == (
-        f"{run} is damaged: {name} is missing. Copy or record the trace again; `floatlens verify {run}` lists everything that is broken in it."
+        f"{run} is damaged: {name} is missing. Copy or record the trace again; `floatlens verify {run}` lists everything that is broken "
+        "in it."
     )
     assert first.exists()
 
@@ -323,7 +324,7 @@ def test_verify_refuses_what_floatlens_did_not_write(tmp_path: Path, floatlens: 
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A trace of before there were checksums."""
-    monkeypatch.setattr(trace_module, "_said_unprotected", False)
+    monkeypatch.setattr(trace_module, "_warned_unprotected", False)
     with tarfile.open(OLD) as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "before-checksums.zarr"

@@ -9,19 +9,21 @@ from floatlens.terminal import make_console
 
 def doctor(
     model: str = typer.Argument(help="A bundled model, a folder, a file, or a hub name."),
-    length: int = typer.Option(512, min=1, help="Tokens of a text, prompt and answer together."),
+    length: int = typer.Option(512, min=1, help="Tokens of a text: prompt and answer together."),
     steps: int = typer.Option(32, min=1, help="Denoising steps, or tokens written."),
     detail: str = typer.Option("default", help="What a trace keeps: default, light, full, or geometry=head,norms=off."),
-    dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
+    dtype: str = typer.Option(None, help="Precision: float32, bfloat16 or float16; by default that of the checkpoint."),
     revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
-    family: str = typer.Option(None, help="The adapter, where the config does not tell."),
-    mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
+    family: str = typer.Option(None, help="The adapter to use if the config does not say which; see `floatlens models`."),
+    mask_token_id: int = typer.Option(None, help="The mask token, if neither config nor tokenizer names it."),
     block_length: int = typer.Option(
-        None, help="The blocks an A2D or SDAR model was trained with, where its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
+        None, help="Block length that an A2D or SDAR model was trained with, if its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
     ),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
 ) -> None:
-    """Say whether a model can be traced, what it is made of, and what a trace takes. Reads no weights (files of other formats are converted once).
+    """Say whether a model can be traced, what it is made of, and what a trace of it takes.
+
+    No weights are read; files of other formats are converted once.
 
     Example: floatlens doctor smollm2-135m --length 512 --steps 32
     """
@@ -44,17 +46,20 @@ def doctor(
     itemsize = 4 if dtype == "float32" else 2
     size = Shapes(found.config, [length], steps, kept, itemsize=itemsize, autoregressive=autoregressive).estimate()
     table = Table(show_header=False, title=found.name, title_justify="left")
+    fetched = "" if found.weights_here else " (not fetched yet)"
     blocks = f" in blocks of {found.block_length}" if found.block_length else ""
     rows = {
         "can be traced": "no" if found.obstacle else "yes",
         "family": f"{found.family}: {found.runs_as}",
         "decoding": f"{found.sampler or 'its own generate'}{blocks}; position p is filled from row p{' - 1' if found.row_offset else ''}",
-        "parameters": f"{found.parameters / 1e6:,.1f} million; {size_in_words(found.weight_bytes)}{'' if found.weights_here else ' (not fetched yet)'}",
-        "attention": f"{found.layers} layers, {found.attention_calls} calls a forward; {found.heads} heads, {found.kv_heads} for keys and values",
+        "parameters": f"{found.parameters / 1e6:,.1f} million; {size_in_words(found.weight_bytes)}{fetched}",
+        "attention": f"{found.layers} layers, {found.attention_calls} calls per forward; "
+        f"{found.heads} heads, {found.kv_heads} for keys and values",
         "mask token": found.mask_token or "none",
         "first token (BOS)": found.first_token,
         "a text ends at": found.end_tokens,
-        "a trace takes": f"at most {size_in_words(size.disk)} on disk, {size_in_words(size.memory_if_streamed)} of memory besides the model, for {length} tokens and {steps} steps",
+        "a trace takes": f"at most {size_in_words(size.disk)} on disk, {size_in_words(size.memory_if_streamed)} of memory "
+        f"besides the model, for {length} tokens and {steps} steps",
     }
     for name, value in rows.items():
         table.add_row(name, value)

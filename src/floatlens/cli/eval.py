@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from floatlens.cli.name_value import sampler_options
+from floatlens.cli.trace import sampler_options
 from floatlens.errors import Caution, Refusal
 from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say

@@ -1,10 +1,13 @@
 """`floatlens trace`: load a model, write after each prompt, and store where it looked."""
 
+import json
+from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
 from floatlens.interventions.specification import is_number
 from floatlens.seeds import LARGEST_SEED
@@ -16,37 +19,44 @@ _OWN_OPTIONS = ("gen_length", "steps", "sampler", "seed", "batch_size", "chat", 
 
 def trace(
     model: str = typer.Option(..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name."),
-    prompt: list[str] = typer.Option([], "--prompt", "-p", help="What to ask; may be given several times."),
+    prompt: list[str] = typer.Option([], "--prompt", "-p", help="Ask this; may be given several times."),
     prompt_file: Path = typer.Option(
-        None, help='A file, gz or plain, with a JSON text a line, or an object: {"prompt": "...", "regions": {"doc_1": [0, 40]}}.'
+        None,
+        help="Ask what this file holds (plain or .gz): per line a JSON text, or an object: "
+        '{"prompt": "...", "regions": {"doc_1": [0, 40]}}.',
     ),
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write, e.g. run.zarr."),
+    output: Path = typer.Option(..., "--output", "-o", help="Write to this new folder, e.g. run.zarr."),
     gen_length: int = typer.Option(32, min=0, help="Tokens to write; 0 fills masks inside the prompt."),
-    steps: int = typer.Option(None, min=1, help="Denoising steps; one a token by default."),
-    sampler: str = typer.Option(None, help="Another loop than the family's: llada, dream, sdar."),
-    set_: list[str] = typer.Option([], "--set", "-s", help="A sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."),
-    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Sample i draws from seed + i."),
+    steps: int = typer.Option(None, min=1, help="Denoising steps; one per token by default."),
+    sampler: str = typer.Option(None, help="Use another decoding loop than the family's: llada, dream, sdar."),
+    set_: list[str] = typer.Option(
+        [], "--set", "-s", help="Set a sampler option, name=value: temperature=0.7, threshold=0.9, block_length=8."
+    ),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed: sample i draws from seed + i."),
     batch_size: int = typer.Option(
         4,
         min=1,
-        help="Prompts that run together. Changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).",
+        help="Prompts to run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall "
+        "differently (docs/reference/decoding.md).",
     ),
-    limit: int = typer.Option(None, min=1, help="Only the first prompts of the file."),
-    detail: str = typer.Option("default", help="default, light, full, or what differs from default: geometry=head,norms=off."),
-    groups: str = typer.Option(None, help="Query groups: masked,unmasked,predicting,prompt."),
-    top_keys: int = typer.Option(8, min=1, help="Favourite keys kept of each predicting row."),
+    limit: int = typer.Option(None, min=1, help="Ask only so many prompts of the file, from its beginning."),
+    detail: str = typer.Option(
+        "default", help="What to keep: default, light, full, or what differs from default: geometry=head,norms=off."
+    ),
+    groups: str = typer.Option(None, help="Query groups to tell apart: masked,unmasked,predicting,prompt."),
+    top_keys: int = typer.Option(8, min=1, help="How many favourite keys to keep of each predicting row."),
     intervention: list[str] = typer.Option(
-        [], "--intervention", help="What it may not look at, e.g. mask-anchors:5,layers=0-7; several act one after the other."
+        [], "--intervention", help="Keep it from looking somewhere, e.g. mask-anchors:5,layers=0-7; several act one after the other."
     ),
-    patterns: str = typer.Option("", help="layer:head pairs whose full patterns are kept, e.g. 3:0,11:4."),
-    raw: bool = typer.Option(False, help="Leave the chat template out."),
-    dtype: str = typer.Option(None, help="float32, bfloat16, float16; that of the checkpoint by default."),
-    device: str = typer.Option(None, help="cpu, cuda, ...; the first GPU if there is one."),
+    patterns: str = typer.Option("", help="Keep the full patterns of these layer:head pairs, e.g. 3:0,11:4."),
+    raw: bool = typer.Option(False, help="Do not use the chat template."),
+    dtype: str = typer.Option(None, help="Precision: float32, bfloat16 or float16; by default that of the checkpoint."),
+    device: str = typer.Option(None, help="Device: cpu, cuda, ...; by default the first GPU if there is one."),
     revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
-    family: str = typer.Option(None, help="The adapter, where the config does not tell."),
-    mask_token_id: int = typer.Option(None, help="The mask token, where nothing names it."),
+    family: str = typer.Option(None, help="The adapter to use if the config does not say which; see `floatlens models`."),
+    mask_token_id: int = typer.Option(None, help="The mask token, if neither config nor tokenizer names it."),
     block_length: int = typer.Option(
-        None, help="The blocks an A2D or SDAR model was trained with, where its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
+        None, help="Block length that an A2D or SDAR model was trained with, if its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
     ),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
     allow_pickle: bool = typer.Option(False, help="Open pickled weights, which can run any code."),
@@ -117,3 +127,57 @@ def layers_and_heads(text: str) -> list[tuple[int, int]]:
             raise Refusal(f"--patterns takes layer:head pairs, e.g. 3:0,11:4; this is {pair[:40]!r}.")
         pairs.append((int(layer), int(head)))
     return pairs
+
+
+def pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
+    """Names and values of texts like "threshold=0.9".
+
+    Examples
+    --------
+    >>> pairs(["threshold=0.9"], "--set")
+    [('threshold', '0.9')]
+    """
+    for text in texts:
+        if "=" not in text:
+            raise Refusal(f"{option} takes name=value; this is {text!r}.")
+    named = [(text.split("=", 1)[0].strip(), text.split("=", 1)[1].strip()) for text in texts]
+    names = [name for name, _ in named]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise Refusal(f"{option} gives {twice[0]!r} twice; give it once.")
+    return named
+
+
+def sampler_options(texts: Sequence[str], taken_by: Callable[..., Any], *others: str) -> dict[str, Any]:
+    """The sampler options that `--set` names.
+
+    Refused: `others`, which have a command-line option of their own, and whatever else the call that they go to takes.
+
+    Examples
+    --------
+    >>> def write(prompt, gen_length=32, progress=True, **options): ...
+    >>> sampler_options(["threshold=0.9", "remasking=low_confidence"], write, "gen_length")
+    {'threshold': 0.9, 'remasking': 'low_confidence'}
+    >>> sampler_options(["gen_length=8"], write, "gen_length")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: --set gen_length=... is not a sampler option of its own; use --gen-length.
+    >>> sampler_options(["progress=false"], write, "gen_length")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: --set progress=... is not a sampler option.
+    """
+    options = {name: _value(value) for name, value in pairs(texts, "--set")}
+    for name in others:
+        if name in options:
+            own = "raw" if name == "chat" else name.replace("_", "-")
+            raise Refusal(f"--set {name}=... is not a sampler option of its own; use --{own}.")
+    for name in signature(taken_by).parameters:
+        if name in options:
+            raise Refusal(f"--set {name}=... is not a sampler option.")
+    return options
+
+
+def _value(text: str) -> Any:
+    """A number, true or false, or the word itself."""
+    try:
+        return json.loads(text.lower() if text.lower() in ("true", "false", "null", "none") else text) if text.lower() != "none" else None
+    except (ValueError, RecursionError):
+        return text

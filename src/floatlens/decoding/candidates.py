@@ -1,7 +1,8 @@
 """Candidates for masked positions, and how sure the model is of each.
 
-Everything that ranks is computed in float64 from the logits. Probabilities near 1 all round to 1, so they are ranked by log-odds, which keep
-telling them apart; equal candidates go to the left. That is what makes a batch commit the tokens that each prompt would commit by itself.
+Everything that ranks is computed in float64 from the logits. Probabilities near 1 all round to 1, so they are ranked by log-odds, which
+keep telling them apart; equal candidates go to the left. That is what makes a batch commit the tokens that each prompt would commit by
+itself.
 """
 
 import torch
@@ -88,7 +89,7 @@ def uniform_rows(generator: torch.Generator, length: int, vocabulary: int, wante
 
 
 def drawn(logits: Tensor, generator: torch.Generator) -> Tensor:
-    """One token a row, drawn from the softmax of the logits: (row, vocabulary) -> (row,)."""
+    """One token per row, drawn from the softmax of the logits: (row, vocabulary) -> (row,)."""
     if not len(logits):
         return torch.zeros(0, dtype=torch.long, device=logits.device)
     probabilities = logits.softmax(-1)

@@ -1,8 +1,8 @@
 """What a loop works on, what it asks for, and what it says it did.
 
-A `Canvas` is a batch of texts being written, padded on the right, each with its own random generator. A loop yields one `Step` after another;
-for each it has asked for a `Pass`, a forward of the model, through a function it was given. So the same loop generates, is traced, and is
-tested without a model.
+A `Canvas` is a batch of texts being written, padded on the right, each with its own random generator. A loop yields one `Step` after
+another; for each it has asked for a `Pass`, a forward of the model, through a function it was given. So the same loop generates, is
+traced, and is tested without a model.
 """
 
 from collections.abc import Callable, Sequence

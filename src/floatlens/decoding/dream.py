@@ -1,8 +1,8 @@
-"""Dream's loop, token for token in float32: one block, and at each step the share of masks that the schedule says.
+"""Dream's loop, token for token in float32: one block, and at each step the share of masks that the schedule prescribes.
 
-What differs from the published class, on purpose: ranking in float64 with ties to the left, one generator a sample, and the number of masks of
-each sample instead of the batch's mean. An order that is drawn (`order_temperature`) is drawn among the masks only; the published draw can
-reach prompt tokens when probabilities underflow, and erases them.
+What differs from the published class, on purpose: candidates are ranked in float64 with ties to the left; each sample has a generator of
+its own; and the number of masks is that of each sample instead of the batch's mean. An order that is drawn (`order_temperature`) is drawn
+among the masks only; the published draw can reach prompt tokens when probabilities underflow, and erases them.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,11 @@
 """LLaDA's loop, token for token in float32: semi-autoregressive blocks, most confident candidates first.
 
-What differs from the published script, on purpose: candidates are ranked by log-odds in float64 with ties to the left (the published softmax is in the logits' own format, so in bfloat16 many candidates tie that are told apart here); every sample has its
-own generator; with a temperature the end-of-text token is kept back by `eos_last` as well (the published line forgets it there). The noise of
-a step is drawn for the whole text even where few rows are needed, so a single sample consumes its generator as the published loop does.
+What differs from the published script, on purpose: candidates are ranked by log-odds in float64 with ties to the left (the published
+softmax has the precision of the logits, so in bfloat16 many candidates tie that are told apart here); every sample has a generator of its
+own; with a temperature, `eos_last` keeps the end-of-text token back as well (the published line forgets it there).
+
+The noise of a step is drawn for the whole text even where few rows are needed, so a single sample consumes its generator as the published
+loop does.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """How to write, as values: `Decoding`, what a user asks for, and the options of every decoding loop, checked when they are made.
 
-Greedy decoding is the default everywhere, so that runs are comparable and repeatable; published defaults that differ are named in the comments
-of the fields.
+Greedy decoding is the default everywhere, so that runs are comparable and repeatable; published defaults that differ are named in the
+comments of the fields.
 """
 
 import math
@@ -116,7 +116,7 @@ class DreamOptions:
         _check_filters(self.top_p, self.top_k)
         _check_probability("threshold", self.threshold)
         if self.threshold is not None and self.order == "origin":
-            raise Refusal("threshold ranks candidates, and order='origin' draws them by lot; choose another order.")
+            raise Refusal("threshold ranks candidates, and order='origin' draws them at random; choose another order.")
         if not 0 < self.eps < 1:
             raise Refusal(f"eps={self.eps} is the time at which denoising ends; it lies between 0 and 1 (published: 0.001).")
 
@@ -156,7 +156,7 @@ class SdarOptions:
 
 @dataclass(frozen=True)
 class AutoregressiveOptions:
-    """Left to right, one token a step, with a cache."""
+    """Left to right, one token per step, with a cache."""
 
     gen_length: int = 32
     temperature: float = 0.0
@@ -190,8 +190,8 @@ def make_options(sampler: str, given: dict[str, Any]) -> Options:
     8
     >>> make_options("dream", {"block_length": 8})
     Traceback (most recent call last):
-    floatlens.errors.Refusal: The dream sampler has no option 'block_length'. It has: gen_length, steps, order, order_temperature, temperature, \
-top_p, top_k, eps, threshold.
+    floatlens.errors.Refusal: The dream sampler has no option 'block_length'. It has: gen_length, steps, order, order_temperature, \
+temperature, top_p, top_k, eps, threshold.
     """
     _refuse_no_sampler(sampler)
     kind = SAMPLERS[sampler]
@@ -206,7 +206,9 @@ top_p, top_k, eps, threshold.
 
 
 def share_out(given: Mapping[str, Any], samplers: Sequence[str | None]) -> list[dict[str, Any]]:
-    """What each of several samplers gets of the options that are given for all of them: those it has. One that none has is refused; a model's own loop (None) gets all.
+    """Share options that are given for several samplers: each gets those that it has, and a model's own loop (None) gets all.
+
+    An option that none of them has is refused.
 
     Examples
     --------

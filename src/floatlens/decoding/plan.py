@@ -3,8 +3,8 @@
 `plan_writing` encodes the prompts and settles the sampler's options once; `generate` and `trace` both run the `Plan` that it returns.
 Batches are cut here, each sample with a seed of its own, so that a batch never changes what a prompt draws.
 
-Refused: no prompts; a sampler that does not suit the model; options that the sampler does not have or that the model cannot follow; prompts that
-do not fit (`floatlens.decoding.model`).
+Refused: no prompts; a sampler that does not suit the model; options that the sampler does not have or that the model cannot follow;
+prompts that are empty, too long, or hold tokens that they must not.
 """
 
 import json
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from floatlens.decoding import autoregressive, dream, llada, sdar
 from floatlens.decoding.canvas import Canvas, Run, Step, blank_canvas
-from floatlens.decoding.model import Writer, masks_in, refuse_unfit_prompts
+from floatlens.decoding.model import Writer
 from floatlens.decoding.options import AutoregressiveOptions, Decoding, DreamOptions, LladaOptions, Options, SdarOptions, make_options
 from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt, encode
 from floatlens.decoding.tokens import warn_of_unknown_tokens
@@ -134,8 +134,8 @@ def _options(lm: Writer, encoded: Sequence[EncodedPrompt], decoding: Decoding) -
         raise Refusal(f"A {lm.family} model has no mask token, and the {sampler} sampler cannot write without one.")
     if lm.sampler == "sdar" and sampler != "sdar":
         raise Refusal(
-            f"{lm.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives plausible, "
-            "wrong numbers. Leave sampler (--sampler) out."
+            f"{lm.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives "
+            "plausible, wrong numbers. Leave sampler (--sampler) out."
         )
     given = {**(lm.sampler_defaults if sampler == lm.sampler else {}), **decoding.options, "gen_length": gen_length}
     if decoding.steps is not None:
@@ -164,3 +164,56 @@ def as_list(prompts: AnyPrompt | Sequence[AnyPrompt]) -> list[Any]:
     if not given:
         raise Refusal("There are no prompts; give at least one.")
     return list(given)
+
+
+def context_length(lm: Writer) -> int | None:
+    """How many tokens a model was made for; None where its config does not say.
+
+    Examples
+    --------
+    >>> import floatlens as fl
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=16)
+    >>> context_length(fl.LanguageModel(LlamaForCausalLM(config)))
+    16
+    """
+    limit = getattr(lm.config, "max_position_embeddings", None)
+    if isinstance(limit, int) and "roberta" in str(getattr(lm.config, "model_type", "")):
+        limit -= lm.config.pad_token_id + 1  # its positions begin after that of the padding token
+    return limit if isinstance(limit, int) else None
+
+
+def masks_in(lm: Writer, prompt: EncodedPrompt) -> int:
+    """How many mask tokens a prompt holds."""
+    return 0 if lm.mask_token_id is None else prompt.tokens.count(lm.mask_token_id)
+
+
+def refuse_foreign_tokens(lm: Writer, number: int, prompt: EncodedPrompt) -> None:
+    """Refuse token ids that the model has no embedding for."""
+    vocabulary = getattr(lm.config, "vocab_size", None)
+    if vocabulary is not None and any(not 0 <= token < vocabulary for token in prompt.tokens):
+        raise Refusal(f"Prompt {number} holds a token id outside the vocabulary of {lm.name} (0 to {vocabulary - 1}).")
+
+
+def refuse_unfit_prompts(lm: Writer, encoded: Sequence[EncodedPrompt], options: Options) -> None:
+    """Refuse prompts that are empty, too long, or hold tokens they must not."""
+    limit = context_length(lm)
+    for number, prompt in enumerate(encoded):
+        length = len(prompt.tokens) + options.gen_length + len(lm.suffix)
+        if isinstance(options, AutoregressiveOptions) and not prompt.tokens:
+            raise Refusal(f"Prompt {number} is empty; an autoregressive model needs at least one token to go on from.")
+        if length == 0:
+            raise Refusal(f"Prompt {number} is empty and gen_length is 0: there is nothing to write.")
+        if limit is not None and length > limit:
+            raise Refusal(
+                f"Prompt {number} has {len(prompt.tokens)} tokens; with {options.gen_length} to write that is more than the {limit} that "
+                f"{lm.name} was made for."
+            )
+        refuse_foreign_tokens(lm, number, prompt)
+        masks = masks_in(lm, prompt)
+        if masks and options.gen_length:
+            raise Refusal(
+                f"Prompt {number} holds the mask token. To fill masks inside a prompt, choose gen_length=0; otherwise remove them."
+            )
+        if not masks and not options.gen_length:
+            raise Refusal(f"gen_length is 0 and prompt {number} holds no mask token, so there is nothing to write.")

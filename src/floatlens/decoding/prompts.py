@@ -1,18 +1,15 @@
-"""Chat templates: programs that come with a checkpoint and run on every prompt.
+"""Prompts: a text, a conversation or token ids, made into tokens with character offsets, template marks and regions.
 
-They run in Jinja's sandbox, as transformers sets it up: no imports, no attributes with underscores, nothing that writes. A sandbox bounds neither time nor
-memory, so both are bounded here: lines are counted while a template runs, and on Linux the process may not grow by more than half a gigabyte meanwhile. A power
-(`2 ** 10 ** 9`) is one line that can take hours, and no template needs one.
+The text is tokenised once, as a whole; regions are spans of its characters. A token belongs to the region that holds its last character,
+because tokens like " Paris" begin with the blank before the word.
 
-Refused, in one sentence: templates that are not Jinja, raise, go on too long, take too much memory, write nothing, or leave the prompt out.
+Chat templates are programs that come with a checkpoint and run on every prompt. They run in Jinja's sandbox, as transformers sets it up:
+no imports, no attributes with underscores, nothing that writes. A sandbox bounds neither time nor memory, so both are bounded here: lines
+are counted while a template runs, and on Linux the process may not grow by more than half a gigabyte meanwhile. A power (`2 ** 10 ** 9`)
+is one line that can take hours, and no template needs one.
 
-Prompts: a text, a conversation or token ids, made into tokens with character offsets, template marks and regions.
-
-The text is tokenised once, as a whole; regions are spans of its characters. A token belongs to the region that holds its last character, because
-tokens like " Paris" begin with the blank before the word.
-
-Refused: what is none of the three (bytes would pass for token ids, a fraction or a truth value for an id), texts with halves of characters, and conversations of
-which the chat template makes nothing (`templates`).
+Refused: what is not a prompt (bytes would pass for token ids, a fraction or a truth value for an id); texts with halves of characters;
+templates that are not Jinja, raise, go on too long, take too much memory, write nothing, or leave the prompt out.
 """
 
 import sys
@@ -183,7 +180,8 @@ def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffi
         isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)
     ):
         raise Refusal(
-            f"A prompt is a text, an fl.Prompt, a conversation or a list of token ids; this is {_briefly(prompt)}. Decode bytes to a text first."
+            f"A prompt is a text, an fl.Prompt, a conversation or a list of token ids; this is {_briefly(prompt)}. Decode bytes to a "
+            "text first."
         )
     if not isinstance(prompt, str | Prompt) and all(map(_is_whole, prompt)):
         return _of_tokens([int(token) for token in prompt], tokenizer, suffix)  # type: ignore[arg-type]  # all are ints
@@ -200,8 +198,8 @@ def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffi
         is_message = isinstance(message, Mapping) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
         if not is_message:
             raise Refusal(
-                "A conversation is a list of messages with 'role' and 'content', both texts; a prompt may also be a text or a list of token ids, which are whole "
-                f"numbers. This is {_briefly(message)}."
+                "A conversation is a list of messages with 'role' and 'content', both texts; a prompt may also be a text or a list of "
+                f"token ids, which are whole numbers. This is {_briefly(message)}."
             )
     return _of_conversation(messages, [message["content"] for message in messages], {}, tokenizer)
 
@@ -256,7 +254,10 @@ def _rendered(messages: Sequence[Message], contents: Sequence[str], tokenizer: A
 
 
 def _around(messages: Sequence[Message], contents: Sequence[str], text: str, tokenizer: Any) -> list[str]:
-    """What the template puts before, between and after the contents. Looking for a content would find "user" in the template's own "user"."""
+    """What the template puts before, between and after the contents.
+
+    It is found with marks in their place: looking for a content would find "user" in the template's own "user".
+    """
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
     rest, pieces, found = _rendered(messages, marks, tokenizer), [], ""
     for mark in marks:
@@ -265,7 +266,8 @@ def _around(messages: Sequence[Message], contents: Sequence[str], text: str, tok
         rest = after if found else rest
     if messages and not found and contents[-1].strip() not in text:
         raise Refusal(
-            "The chat template leaves the last message out, so the model would not see what it is asked. Pass chat=False (--raw) to go without it, or correct the template."
+            "The chat template leaves the last message out, so the model would not see what it is asked. Pass chat=False (--raw) to go "
+            "without it, or correct the template."
         )
     return [*pieces, rest]
 

@@ -1,12 +1,12 @@
-"""SDAR's loop, token for token in float32: blocks aligned to the start of the prompt, denoised one after another on a cache of finished blocks.
+"""SDAR's loop, token for token in float32: blocks denoised one after another on a cache of finished blocks.
 
-Blocks are counted from position 0 of each prompt, so the prompt's tail shares its block with the first masks. A batch is padded on the left by
-whole blocks, which leaves every border where it is. A finished block is run once more to store its keys and values; that pass is no step. A
-denoising pass must leave no keys behind, so the cache is cut back after it.
+Blocks are counted from position 0 of each prompt, so the end of a prompt shares its block with the first masks. A batch is padded on the
+left by whole blocks, which leaves every border where it is. A finished block is run once more to store its keys and values; that pass is
+no step. A denoising pass must leave no keys behind, so the cache is cut back after it.
 
-What differs from the published script, on purpose: where fewer masks are left than planned, only masks are written (its top-k reaches, and
-rewrites, tokens of the prompt and tokens that the block has committed); `entropy_bounded` ranks by the entropy of each row's distribution (the published line sums the confidences of the whole block and
-fails); temperature 0 takes the best token.
+What differs from the published script, on purpose: where fewer masks are left than planned, only masks are written (its top-k reaches,
+and rewrites, tokens of the prompt and tokens that the block has committed); `entropy_bounded` ranks by the entropy of each row's
+distribution (the published line sums the confidences of the whole block and fails); temperature 0 takes the best token.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,9 +1,11 @@
-"""Tokenizers: loaded without remote code, always fast ones (character offsets are needed), and the text of any token id.
+"""Tokenizers: load one without remote code, show the text of any token id, and find text that a tokenizer does not know.
 
-Text that a tokenizer does not know: what it turns into its unknown token, so that the model reads and is asked something else than was written.
+Only fast tokenizers are used, because character offsets are needed. A token counts as unknown if it is the tokenizer's unknown token and
+stands for a text that is not that token's own name: the model then reads something else than was written. (Many tokenizers spell
+everything out in bytes and have no unknown token; some give that name to their end-of-text token and never use it so.) A prompt with
+unknown tokens is run, with a warning that gives their share; `floatlens.study` decides what an evaluation makes of it.
 
-A token counts as unknown if it is the tokenizer's unknown token and stands for a text that is not that token's own name. (Many tokenizers spell everything out in bytes and have none; some call
-their end-of-text token the unknown one and never use it so.) Decided here: a prompt with unknown tokens is run and that is said, with the share; what an evaluation makes of it, `floatlens.study.evaluation` says.
+Refused: tokenizers that cannot be loaded or that give no offsets.
 """
 
 import contextlib
@@ -30,11 +32,15 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def published_tokenizer(folder: Path, config: Any, trust_remote_code: bool = False) -> Any:
-    """The tokenizer as transformers finds it, without remote code. `config` is that of the class the model runs as: the published one may be unknown."""
+    """The tokenizer as transformers finds it, without remote code.
+
+    `config` is that of the class that the model runs as: transformers may not know the published one.
+    """
     tokenizer = _read(AutoTokenizer, folder, config=config, trust_remote_code=trust_remote_code)
     if not tokenizer.is_fast:
         raise Refusal(
-            f"The tokenizer in {folder} ({type(tokenizer).__name__}) gives no character offsets. Convert it to a tokenizer.json (a fast tokenizer)."
+            f"The tokenizer in {folder} ({type(tokenizer).__name__}) gives no character offsets. Convert it to a tokenizer.json (a fast "
+            "tokenizer)."
         )
     return tokenizer
 

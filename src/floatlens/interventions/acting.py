@@ -1,14 +1,12 @@
-"""How much attention a call lost to what was done to it: the share that, before, lay where it now cannot go or counts for nothing.
+"""What an intervention does to a call, and how much attention the call lost by it.
 
-The account is taken from the call as it was and as it runs, not from what an intervention meant to do (where all that happened is that the same keys were hidden
-from all rows, that is what these rows gave them). Row by row: the share on keys that are now hidden, or
-whose values were zeroed; then of what is left the share that appended keys draw; all of it for a head that is scaled to 0. Reported is the mean over the
-real rows of the forward, by sample and head. A bias or another change of keys and values moves attention and removes none.
+Keys are hidden, their values zeroed, heads silenced, a key appended. No query is left with nothing to see: if everything it sees would be
+hidden, it keeps the nearest key, which is its own where it sees itself. Rows that are padding are left alone.
 
-Do to a call what an intervention says: hide keys, zero their values, silence heads, append a key.
-
-No query is ever left with nothing to see: one from which everything it sees would be hidden keeps the nearest of it, which is itself where it sees itself.
-Rows that are padding are left alone.
+The share of the attention that was removed is computed from the call as it was and as it runs, not from what an intervention meant to do.
+Row by row: the share on keys that are now hidden, or whose values were zeroed; then, of what is left, the share that appended keys draw;
+all of it for a head that is scaled to 0. Reported is the mean over the real rows of the forward, by sample and head. A bias, or another
+change of keys and values, moves attention and removes none.
 """
 
 from typing import NamedTuple
@@ -77,7 +75,9 @@ def mass_within(observation: Observation, entries: Tensor, workspace: Workspace,
 
 
 def share_of_keys(keys: Tensor, received: Received) -> Tensor:
-    """The share of the attention on keys, bool (sample, head, key), of the rows by which `received` was measured (its first group): (sample, head).
+    """The share of the attention on these keys, (sample, head), of the rows by which `received` was measured (its first group).
+
+    `keys` is bool (sample, head, key).
 
     What a call loses if these are hidden from all of those rows, without looking at its attention again.
 
@@ -91,7 +91,9 @@ def share_of_keys(keys: Tensor, received: Received) -> Tensor:
 
 
 def removed_share(forward: Forward, before: Observation, after: AttentionCall, silenced: Tensor | None, workspace: Workspace) -> Tensor:
-    """The share of the attention that a call lost, (sample, head); `silenced` are the keys whose values were zeroed, bool (sample, head, key).
+    """The share of the attention that a call lost, (sample, head).
+
+    `silenced` are the keys whose values were zeroed, bool (sample, head, key).
 
     Examples
     --------
@@ -229,7 +231,8 @@ def silenced_heads(spec: MaskHeads | RandomHeads, call: AttentionCall) -> list[i
     others = [head for head in range(call.heads) if head not in named]
     if len(others) < len(named):
         raise Refusal(
-            f"random-heads is to silence {len(named)} other heads of {call.where}, and there are only {len(others)}. Mask at most half of a layer's heads."
+            f"random-heads is to silence {len(named)} other heads of {call.where}, and there are only {len(others)}. Mask at most half "
+            "of a layer's heads."
         )
     drawn = lots(spec.seed, call.layer, range(call.heads))
     return sorted(others, key=lambda head: drawn[head])[: len(named)]

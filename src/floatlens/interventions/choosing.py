@@ -1,17 +1,16 @@
-"""Random numbers that depend on what they are for and on nothing else: no generator, no order of calls, no batch.
-
-A number is a hash of the seed, the sample's own seed, its step, the layer, the head and the position of the key in the text. So the same
-control draws the same keys whatever other prompts run beside it, and each of these changes them.
-
-The keys that were picked in each sample's last step, wherever those keys stand now.
-
-Remembered by sample, half and attention call. Keys are known by their position: a sliding-window cache that has moved on holds the same key under another index,
-and a key it has forgotten cannot be picked any more. What a pass shows counts only once its step is done: until then the step before stands.
-
-Which keys: the anchors of a step from what its keys received, and random other keys in their place.
+"""Which keys an intervention picks: the anchors of the step before, wherever they stand now, and random other keys for its control.
 
 All tensors are over (sample, head, key). Ties are decided by position and not by rounding: what differs by less than rounding counts as
-equal, and the left key goes first; a margin must exceed eps by more than rounding. Otherwise a batch could choose another key than a single prompt.
+equal, and the left key goes first; a margin must exceed eps by more than rounding. Otherwise a batch could choose another key than a
+single prompt.
+
+The keys picked in a sample's last step are remembered by sample, half and attention call, and known by their position: a sliding-window
+cache that has moved on holds the same key under another index, and a key it has forgotten cannot be picked any more. What a pass shows
+counts only once its step is done.
+
+Random numbers depend on what they are for and on nothing else: no generator, no order of calls, no batch. A number is a hash of the seed,
+the sample's own seed, its step, the layer, the head and the position of the key, so the same control draws the same keys whatever other
+prompts run beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,7 +130,7 @@ class Memory:
 
 
 def _together(found: Sequence[_Picked | None]) -> Iterator[tuple[_Picked, slice, slice]]:
-    """Runs of rows that were picked in one call, one after the other then and now: where they stood, and where they stand. Usually all of them."""
+    """Runs of rows that were picked in one call, adjacent then and now: where they stood, and where they stand. Usually all of them."""
     at = 0
     while at < len(found):
         picked, rows = found[at], 1
@@ -207,8 +206,8 @@ def as_many_others(picked: Tensor, available: Tensor, order: Tensor, where: str)
     if bool((wanted > there).any()):
         sample, head = (int(at) for at in (wanted > there).nonzero()[0])
         raise Refusal(
-            f"random-keys is to take {int(wanted[sample, head])} other keys in {where}, head {head}, and there are only {int(there[sample, head])}. "
-            "Pick fewer keys, or use longer prompts."
+            f"random-keys is to take {int(wanted[sample, head])} other keys in {where}, head {head}, and there are only "
+            f"{int(there[sample, head])}. Pick fewer keys, or use longer prompts."
         )
     return Others(_first_of(_drawn(others, order), wanted), torch.zeros_like(wanted, dtype=torch.float64))
 

@@ -1,9 +1,11 @@
-"""Run a decoding loop with interventions and nothing recorded: a tap that keeps nothing, with the running interventions as its edit.
+"""A run under interventions: what they did to every sample, for which model they are in force, and the loops that run with them.
 
-A run under interventions: what they did to every sample, and for which model they are in force.
+`lm.intervene(...)` puts interventions in force for everything that the model writes inside the context. A model is a frozen value, so
+what is in force is kept here, by model. A loop that nothing records runs under a tap that keeps nothing, with the running interventions
+as its edit.
 
-`lm.intervene(...)` puts interventions in force for everything that the model writes inside the context. A model is a frozen value, so what is in force is kept
-here, by model. Interventions come from one place at a time: a second context for the same model, or `intervention=` inside one, is refused.
+Refused: interventions from two places at a time, which is a second context for the same model, or `intervention=` inside one; and what is
+no intervention.
 """
 
 import warnings
@@ -11,15 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
 
-from floatlens.capture.call import AttentionCall
-from floatlens.capture.edits import Before, Edit, describe
+from floatlens.capture.edits import Edit, describe
 from floatlens.capture.forward import Forward
 from floatlens.capture.tapping import Tap
 from floatlens.capture.walk import BLOCK_ENTRIES
@@ -27,14 +28,15 @@ from floatlens.decoding.canvas import Canvas, Pass, Run
 from floatlens.decoding.model import Writer
 from floatlens.decoding.options import AutoregressiveOptions, Options
 from floatlens.errors import Caution, Refusal
-from floatlens.interventions.choosing import Row
-from floatlens.interventions.running import Reported, Running
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import KINDS, to_text
 
+if TYPE_CHECKING:  # what runs interventions is imported when some run
+    from floatlens.interventions.running import Reported, Running
+
 
 @contextmanager
-def intervened_loop(lm: Writer, running: Running) -> Iterator[Run]:
+def intervened_loop(lm: Writer, running: "Running") -> Iterator[Run]:
     """What a loop runs its passes with, inside the context; tell `running` of every step the loop yields."""
     padding: list[Tensor] = []
     tap = _tap(lm, running, lambda _forward: padding[-1], lm.module)
@@ -54,41 +56,14 @@ def intervened_loop(lm: Writer, running: Running) -> Iterator[Run]:
 
 
 @contextmanager
-def intervened_own_loop(lm: Writer, running: Running) -> Iterator[None]:
+def intervened_own_loop(lm: Writer, running: "Running") -> Iterator[None]:
     """A model's own `generate` runs in here, for one prompt; every forward of its step module is a step."""
+    from floatlens.interventions.running import EachForward
+
     steps = EachForward(running)
     with _tap(lm, steps, all_real, lm.module if lm.step_on is None else lm.step_on):
         yield
     steps.finish()
-
-
-class EachForward:
-    """An edit that takes every forward of a tap for a step of one sample, where no loop says what a step is."""
-
-    def __init__(self, running: Running) -> None:
-        self.running = running
-        self._step: int | None = None
-
-    @property
-    def uses_statistics(self) -> bool:
-        return self.running.uses_statistics
-
-    def __call__(self, call: AttentionCall, before: Before) -> AttentionCall:
-        if call.samples != 1:
-            raise Refusal(
-                "This model's generate runs several samples at once (guidance?), and interventions cannot tell them apart. Switch that off."
-            )
-        if call.step != self._step:
-            if self._step is not None:
-                self.running.finish_samples([0])
-            self.running.begin_rows([Row(0)])
-            self._step = call.step
-        return self.running(call, before)
-
-    def finish(self) -> list[Reported]:
-        """The last forward was the last step; what is reported of all of them."""
-        self.running.finish_samples([0])
-        return self.running.reports[0]
 
 
 def all_real(forward: Forward) -> Tensor:
@@ -130,7 +105,7 @@ class InterventionRun:
     """What interventions did to the samples that ran under them, in the order in which they ran; `lm.intervene` makes one."""
 
     interventions: tuple[Intervention | Edit, ...]
-    _samples: list[list[Reported]] = field(default_factory=list)
+    _samples: "list[list[Reported]]" = field(default_factory=list)
     _layers: list[int] = field(default_factory=list)
 
     @property
@@ -140,29 +115,31 @@ class InterventionRun:
 
     @property
     def removed(self) -> xr.DataArray:
-        """The share of the attention that was removed, (sample, step, layer, head): before the edit, at this very step, over its real rows."""
+        """The share of the attention that was removed at each step, before the edit, over real rows: (sample, step, layer, head)."""
         return self._joined("removed")
 
     @property
     def shortfall(self) -> xr.DataArray:
-        """What equal-mass controls could not remove, because all other keys together did not hold that much: (sample, step, layer, head)."""
+        """What equal-mass controls could not remove, because all other keys together did not hold as much: (sample, step, layer, head)."""
         if all("shortfall" not in step for sample in self._samples for step in sample):
             raise Refusal("Only a control of equal mass can fall short: RandomKeys(..., equal='mass').")
         return self._joined("shortfall")
 
     def say_if_nothing_was_removed(self) -> None:
-        """Warn where interventions ran and removed nothing. Of plain functions this says little: they may move attention without removing any."""
+        """Warn if interventions ran and removed nothing; plain functions are exempt, because they may move attention and remove none."""
         steps = [report["removed"][1] for sample in self._samples for report in sample]
         if steps and all(isinstance(one, Intervention) for one in self.interventions) and not any(np.nansum(step) for step in steps):
             warnings.warn(f"{' and '.join(self.names)}: {NOTHING_REMOVED}", Caution, stacklevel=4)
 
-    def start_batch(self, canvas: Canvas, options: Options) -> Running:
+    def start_batch(self, canvas: Canvas, options: Options) -> "Running":
         """The interventions on another batch that a loop of floatlens writes."""
         seeds = [generator.initial_seed() for generator in canvas.generators]
         return self.start(seeds, last_row_only=isinstance(options, AutoregressiveOptions))
 
-    def start(self, seeds: Sequence[int], *, last_row_only: bool = False) -> Running:
+    def start(self, seeds: Sequence[int], *, last_row_only: bool = False) -> "Running":
         """The interventions on other samples, which have these seeds; keys are chosen by the last row of a forward, or by all."""
+        from floatlens.interventions.running import Running
+
         running = Running(self.interventions, seeds, last_row_only=last_row_only)
         self._samples += running.reports  # these grow as it runs
         self._layers = running.layers
@@ -222,7 +199,8 @@ def as_interventions(given: Any) -> tuple[Intervention | Edit, ...]:
         if not known:
             hint = f" Write floatlens.interventions.from_text({one!r})." if isinstance(one, str) else ""
             raise Refusal(
-                f"{one!r} is no intervention: it takes those of floatlens.interventions, and functions of a call and what was before it.{hint}"
+                f"{one!r} is no intervention: it takes those of floatlens.interventions, and functions of a call and what was before "
+                f"it.{hint}"
             )
     if not several:
         raise Refusal("intervention= names none; leave it out to let the model run as it is.")

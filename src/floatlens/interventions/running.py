@@ -1,10 +1,12 @@
 """Interventions while they run on one batch: what is done to each call, and the account of what that removed.
 
-A `Running` is an edit of a tap. It is told which samples each pass runs and which of them took part in a step, because samples leave a batch when they are
-done, and a batch may run on for samples that have nothing left to do: steps, statistics and draws are those of the sample, whatever runs beside it. Both
-halves of a batch doubled by guidance have statistics of their own; the conditional one is reported.
+A `Running` is an edit of a tap. It is told which samples each pass runs and which of them took part in a step, because samples leave a
+batch when they are done, and a batch may run on for samples that have nothing left to do: steps, statistics and draws are those of the
+sample, whatever runs beside it. Both halves of a batch doubled by guidance have statistics of their own; the conditional half is
+reported.
 
-A pass that only stores a cache is part of the step that follows it: the same anchors, no statistics, nothing reported.
+A pass that only stores a cache is part of the step that follows it: the same anchors, no statistics, nothing reported. Where a model runs
+its own loop, every forward is a step (`EachForward`).
 """
 
 from collections.abc import Sequence
@@ -73,9 +75,9 @@ class _Pass:
 
 @dataclass(frozen=True, eq=False)
 class _Done:
-    """What was done to a call so far: the call as it is now, the keys that count for nothing any more, and of these the ones whose values were zeroed.
+    """What was done to a call so far: the call as it is now, the keys that no longer count, and those of them whose values were zeroed.
 
-    `lost` is bool (sample, head, key), the same for all rows; None where something else was done as well, and only the call itself can tell.
+    `lost` is bool (sample, head, key), the same for all rows; None if something else was done as well, and only the call itself can tell.
     """
 
     call: AttentionCall
@@ -266,3 +268,32 @@ def _by_layer(values: dict[int, Tensor]) -> np.ndarray:
     for at, layer in enumerate(sorted(values)):
         result[:, at, : values[layer].shape[1]] = values[layer].cpu().numpy()
     return result
+
+
+class EachForward:
+    """An edit that takes every forward of a tap for a step of one sample, where no loop says what a step is."""
+
+    def __init__(self, running: "Running") -> None:
+        self.running = running
+        self._step: int | None = None
+
+    @property
+    def uses_statistics(self) -> bool:
+        return self.running.uses_statistics
+
+    def __call__(self, call: AttentionCall, before: Before) -> AttentionCall:
+        if call.samples != 1:
+            raise Refusal(
+                "This model's generate runs several samples at once (guidance?), and interventions cannot tell them apart. Switch that off."
+            )
+        if call.step != self._step:
+            if self._step is not None:
+                self.running.finish_samples([0])
+            self.running.begin_rows([Row(0)])
+            self._step = call.step
+        return self.running(call, before)
+
+    def finish(self) -> "list[Reported]":
+        """The last forward was the last step; what is reported of all of them."""
+        self.running.finish_samples([0])
+        return self.running.reports[0]

@@ -1,15 +1,15 @@
-"""Which layers or steps: a set of whole numbers in one readable text, "0-7+9+12-".
-
-Spans are joined by "+", both ends belong to a span, and a span without an end goes on. Two numbers in a tuple are two numbers: a pair
-that meant "from, up to" could not be told from them, in a file least of all, so a span is written as text or as a `range`.
-
-The interventions: small frozen dataclasses that say what is done, with fields that a TOML file can hold.
+"""The interventions: small frozen dataclasses that say what is done, with fields that a TOML file can hold.
 
 A specification has no state and runs nothing: `running.py` makes a running object of it for every batch. Anchors are always those of the
-sample's step before (t - 1), per layer and head, chosen from the scores before any edit; in a sample's first step there is none, and
-nothing is done to its keys. Every intervention takes `layers` and `steps`: numbers, a range, or text such as "0-7+9" (see `spans.py`).
+sample's step before (t - 1), per layer and head, chosen from the scores before any edit; a sample's first step has no step before it, and
+nothing is done to its keys.
 
-Refused here: numbers that mean nothing. Refused when it runs, where it is first known: more keys than there are, a layer or head that does not exist.
+Every intervention takes `layers` and `steps`: whole numbers, a range, or one readable text, "0-7+9+12-". Spans are joined by "+", both
+ends belong to a span, and a span without an end goes on. Two numbers in a tuple are two numbers: a pair that meant "from, up to" could
+not be told from them, least of all in a file, so a span is written as text or as a `range`.
+
+Refused here: numbers that mean nothing. Refused when it runs, where it is first known: more keys than there are, and a layer or head that
+does not exist.
 """
 
 import math
@@ -266,11 +266,11 @@ class MaskHeads(Intervention):
 
 @dataclass(frozen=True)
 class ExtraSinkToken(Intervention):
-    """One more key that every query sees, with score 0 and value 0: attention can go there and comes back with nothing ("softmax off by one").
+    """Add a key that every query sees, with score 0 and value 0: attention can go there and returns nothing ("softmax off by one").
 
-    A reserved position that is seen by all and sees only itself offers every layer one key and one value that do not depend on the text. Which ones
-    would be the choice of a token that the model was never trained on; the key and the value of zeros are the choice without a choice. The key belongs
-    to no position: nothing in the text moves.
+    A reserved position that is seen by all and sees only itself offers every layer one key and one value that do not depend on the text.
+    Which ones would depend on a token that the model was never trained on; zeros depend on nothing. The key belongs to no position: nothing
+    in the text moves.
 
     Examples
     --------
@@ -283,9 +283,9 @@ class ExtraSinkToken(Intervention):
 
 @dataclass(frozen=True)
 class KeepSinks(Intervention):
-    """Let each query see only the `k` keys that received most attention in the step before, and the keys at most `window` positions away from it.
+    """Let each query see only the `k` keys that received most attention in the step before, and keys at most `window` positions away.
 
-    Itself, at distance 0, it always sees. The window goes both ways; a causal model's own mask hides what comes later.
+    It always sees itself, at distance 0. The window goes both ways; a causal model's own mask hides what comes later.
 
     Examples
     --------
@@ -311,10 +311,10 @@ KeyPicker = MaskAnchors | MaskAbove | ZeroAnchorValues | KeepSinks
 class RandomKeys(Intervention):
     """The control of an intervention that picks keys: it does the same to random other keys.
 
-    They are drawn, never from the keys that the original picks, among the keys that exist and can be seen: as many of them (`equal="count"`), or in random
-    order until they hold the same mass, before the edit and at this very step (`equal="mass"`): up to the first key with which the sum reaches it, or one
-    less if that is closer. Where all of them together do not hold that much, all but one are taken, and the shortfall is reported. It acts
-    where its original acts, and where its own `layers` and `steps` allow it.
+    They are drawn among the keys that exist and can be seen, never from those that the original picks: as many of them (`equal="count"`),
+    or in random order until they hold the same mass, before the edit and in the same step (`equal="mass"`): up to the first key with which
+    the sum reaches it, or one less if that is closer. If all of them together hold less, all but one are used, and the shortfall is
+    reported. It acts where its original acts, and where its own `layers` and `steps` allow it.
 
     Examples
     --------
@@ -331,7 +331,8 @@ class RandomKeys(Intervention):
         super().__post_init__()
         if not isinstance(self.of, KeyPicker):
             raise Refusal(
-                f"{self.kind}: {_called(self.of)} picks no keys; this is the control of mask-anchors, mask-above, zero-anchor-values and keep-sinks."
+                f"{self.kind}: {_called(self.of)} picks no keys; this is the control of mask-anchors, mask-above, zero-anchor-values and "
+                "keep-sinks."
             )
         if self.equal not in ("count", "mass"):
             raise Refusal(

@@ -1,7 +1,8 @@
 """Interventions in files and on the command line: as plain dictionaries (TOML, JSON), and as one short text.
 
-A dictionary names its `kind` and any fields: `{"kind": "mask-anchors", "k": 5, "layers": "0-7"}`; that of a control holds that of its original under `of`.
-The text is `kind:value,...,name=value,...`, values without a name in the order of the fields; a control is written `control of original`:
+A dictionary names its `kind` and any fields: `{"kind": "mask-anchors", "k": 5, "layers": "0-7"}`; a control holds the dictionary of its
+original under `of`. The text is `kind:value,...,name=value,...`, values without a name in the order of the fields; a control is written
+`control of original`:
 
     mask-anchors:5,layers=0-7,steps=0-15+20
     mask-heads:3:0,11:4

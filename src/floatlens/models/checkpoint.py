@@ -1,18 +1,17 @@
-"""Checkpoints are written by strangers: what is checked before one is believed, and how their mistakes become sentences.
+"""From a name to a folder with a checkpoint in it, and what that folder says before any weight is read.
 
-Decided here, for every family:
+A name is a bundled model, a folder, a file of a kind that `sources` converts, or a repository of the model hub. Checkpoints are written
+by strangers, so for every family:
 
-- No code of a checkpoint runs unless the caller trusts it. transformers asks on standard input where nobody has said, so every call says it (`trust_remote_code=False`).
-- Files are read from the checkpoint's folder only. A link may lead to the blobs of the hub's own cache, which every snapshot is made of, and nowhere else;
-  an index or a tokenizer's config may not name a file elsewhere.
+- No code of a checkpoint runs unless the caller trusts it. transformers asks on standard input if it is not told, so every call tells it
+  (`trust_remote_code=False`).
+- Files are read from the checkpoint's folder only. A link may lead to the blobs of the hub's own cache, of which every snapshot is made,
+  and nowhere else; an index or a tokenizer's config may not name a file elsewhere.
+- Weights are safetensors; pickled ones can run any code when they are opened and are refused unless the caller allows them.
 - An adapter beside the weights would be merged by transformers where `peft` is installed and ignored where it is not: refused.
-- Whatever transformers, tokenizers and torch raise over a damaged file becomes a Refusal of one line.
 
-From a name to a folder with a checkpoint in it, and what that folder says before any weight is read.
-
-A name is a bundled model, a folder, a file of a kind that `sources` converts, or a repository of the model hub. Weights are safetensors;
-pickled ones can run any code when they are opened and are refused unless the caller allows them. Refused as well: files outside the folder
-(`untrusted`), an index that does not match its files, a tensor that two files hold, and weights that are no floating-point numbers.
+Refused as well: an index that does not match its files, a tensor that two files hold, weights that are no floating-point numbers, and an
+installation without the bundled twins.
 """
 
 import difflib
@@ -23,6 +22,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,6 @@ from huggingface_hub.errors import (
 from safetensors import SafetensorError, safe_open
 
 from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown
-from floatlens.models.sources import gguf, llama2c
-from floatlens.models.sources.bundled import TWINS, bundled_twin, smollm2_135m
 from floatlens.models.sources.cache import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
@@ -65,20 +63,21 @@ def refuse_what_leads_out(folder: Path, name: str) -> None:
     for file in files:
         if file.is_symlink() and file.suffix in _READ and not is_inside(folder, file):
             raise Refusal(
-                f"{shown(file.name)} of {name} is a link to a file outside the checkpoint ({shown(file.readlink())}), which could be anything on this machine. "
-                "Copy the file there instead."
+                f"{shown(file.name)} of {name} is a link to a file outside the checkpoint ({shown(file.readlink())}), which could be "
+                "anything on this machine. Copy the file there instead."
             )
     if (folder / "adapter_config.json").is_file():
         raise Refusal(
-            f"{name} holds an adapter (adapter_config.json), which transformers applies only where peft is installed. Merge it into the weights "
-            "(merge_and_unload of peft), or remove the file."
+            f"{name} holds an adapter (adapter_config.json), which transformers applies only where peft is installed. Merge it into the "
+            "weights (merge_and_unload of peft), or remove the file."
         )
     if (folder / "tokenizer_config.json").is_file():
         for field, value in read_json(folder / "tokenizer_config.json", name).items():
             for path in value if isinstance(value, list) else [value]:
                 if _names_a_file(field) and isinstance(path, str) and not is_inside(folder, folder / path):
                     raise Refusal(
-                        f"tokenizer_config.json of {name} says {field}={shown(path)!r}, a file outside the checkpoint. Remove that line from it."
+                        f"tokenizer_config.json of {name} says {field}={shown(path)!r}, a file outside the checkpoint. Remove that line "
+                        "from it."
                     )
 
 
@@ -87,7 +86,10 @@ def _names_a_file(field: str) -> bool:
 
 
 def is_inside(folder: Path, file: Path) -> bool:
-    """Whether a file, links followed, belongs to a checkpoint: it lies in its folder, or among the blobs of the hub's cache that a snapshot is made of."""
+    """Whether a file, links followed, belongs to a checkpoint.
+
+    It lies in the checkpoint's folder, or among the blobs of the hub's cache that a snapshot is made of.
+    """
     try:
         home, real = folder.resolve(), file.resolve()
     except (OSError, RuntimeError, ValueError):  # links in a circle; a NUL in the name
@@ -99,7 +101,30 @@ def is_inside(folder: Path, file: Path) -> bool:
     return any(real.is_relative_to(place) for place in places)
 
 
-BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
+TWINS = ("twin-arm", "twin-mdm", "twin-causal-mdm")
+
+
+def bundled_twin(name: str) -> Path:
+    """The checkpoint folder of a bundled twin.
+
+    Examples
+    --------
+    >>> bundled_twin("twin-mdm").name
+    'twin-mdm'
+    """
+    folder = Path(str(files("floatlens.models"))) / "twins" / name
+    if not (folder / "config.json").is_file():
+        raise Refusal(f"{name} is missing from this installation ({folder}). Install floatlens again, or train it: floatlens train twins")
+    return folder
+
+
+def _smollm2_135m() -> Path:
+    from floatlens.models.sources.smollm2 import smollm2_135m  # other kinds of files have readers of their own, and few models need one
+
+    return smollm2_135m()
+
+
+BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": _smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
 _TEXT_FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
 _PICKLED = re.compile(r"(pytorch_model.*\.bin|.*\.(pt|pth|ckpt))$")
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}
@@ -159,8 +184,8 @@ class Checkpoint:
             return [self.folder / "model.safetensors"]  # what transformers reads, too
         if files and files != [self.folder / "model.safetensors"]:
             raise Refusal(
-                f"{self.name} has {shown(files[0].name)}, but neither model.safetensors nor model.safetensors.index.json, which says which file holds which tensor. "
-                "Rename a single file to model.safetensors, or fetch the index."
+                f"{self.name} has {shown(files[0].name)}, but neither model.safetensors nor model.safetensors.index.json, which says "
+                "which file holds which tensor. Rename a single file to model.safetensors, or fetch the index."
             )
         return files
 
@@ -174,8 +199,8 @@ class Checkpoint:
                     for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
                         if name in found:
                             raise Refusal(
-                                f"{self.name} holds tensor {shown(name)} twice, the second time in {shown(file.name)}; which of the two is meant cannot be told. "
-                                "Remove the file that does not belong there."
+                                f"{self.name} holds tensor {shown(name)} twice, the second time in {shown(file.name)}; which of the two "
+                                "is meant cannot be told. Remove the file that does not belong there."
                             )
                         part = tensors.get_slice(name)
                         found[name] = (tuple(part.get_shape()), part.get_dtype())
@@ -192,8 +217,8 @@ class Checkpoint:
         for name, (_, dtype) in self.tensors.items():
             if name.endswith((".weight", ".bias")) and dtype not in _FLOATS:
                 raise Refusal(
-                    f"Tensor {shown(name)} of {self.name} is stored as {dtype}, and the config does not say how to turn that into numbers (quantization_config). "
-                    f"Use a checkpoint in one of {', '.join(_FLOATS)}."
+                    f"Tensor {shown(name)} of {self.name} is stored as {dtype}, and the config does not say how to turn that into "
+                    f"numbers (quantization_config). Use a checkpoint in one of {', '.join(_FLOATS)}."
                 )
 
     @property
@@ -218,8 +243,8 @@ class Checkpoint:
             raise Refusal(f"{self.name} has no weights: there is no .safetensors file in {self.folder}. Download it whole.")
         if not allow_pickle:
             raise Refusal(
-                f"{self.name} has only pickled weights ({pickled[0]}), which can run any code when they are opened. Convert them to safetensors, or say "
-                "allow_pickle=True (--allow-pickle) if you trust where they come from."
+                f"{self.name} has only pickled weights ({pickled[0]}), which can run any code when they are opened. Convert them to "
+                "safetensors, or say allow_pickle=True (--allow-pickle) if you trust where they come from."
             )
 
 
@@ -279,6 +304,8 @@ def _unknown(text: str) -> str:
 
 
 def _converted_file(path: Path) -> Path:
+    from floatlens.models.sources import gguf, llama2c
+
     key = f"{path.stat().st_size}-{path.stat().st_mtime_ns}"
     if path.suffix == ".gguf":
         key = f"{key}-{gguf.CONVERSION_VERSION}"
@@ -288,7 +315,8 @@ def _converted_file(path: Path) -> Path:
         key = "-".join([key, *(str(file.stat().st_mtime_ns) for file in tokenizers), str(llama2c.CONVERSION_VERSION)])
         return converted(path.stem[:_LONGEST_STEM], key, lambda folder: llama2c.convert(path, None, folder))
     raise Refusal(
-        f"{path} is not a kind of file that floatlens reads. It reads checkpoint folders (safetensors), .gguf files and llama2.c .bin files."
+        f"{path} is not a kind of file that floatlens reads. It reads checkpoint folders (safetensors), .gguf files and llama2.c .bin "
+        "files."
     )
 
 
@@ -303,7 +331,8 @@ def _from_hub(name: str, revision: str | None, weights: bool, trust_remote_code:
         raise Refusal(f"The model hub knows no {name!r}, or it is private and needs a login (hf auth login).") from None
     except LocalEntryNotFoundError:
         raise Refusal(
-            f"{name} is not on this machine, and the model hub cannot be reached. Connect, or copy the model here and give the path of its folder."
+            f"{name} is not on this machine, and the model hub cannot be reached. Connect, or copy the model here and give the path of "
+            "its folder."
         ) from None
     except (HfHubHTTPError, HFValidationError, OSError, ValueError) as error:
         raise Refusal(f"{name} could not be fetched from the model hub: {reason(error)}. Check the name, or try again later.") from None

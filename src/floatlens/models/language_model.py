@@ -20,9 +20,9 @@ from transformers import DynamicCache, GenerationConfig
 
 from floatlens.capture.edits import Edit
 from floatlens.decoding.canvas import Pass
-from floatlens.decoding.model import Decisions, refuse_foreign_tokens
+from floatlens.decoding.model import Decisions
 from floatlens.decoding.options import Decoding
-from floatlens.decoding.plan import Batch, Plan, plan_writing
+from floatlens.decoding.plan import Batch, Plan, plan_writing, refuse_foreign_tokens
 from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt, encode
 from floatlens.errors import Refusal
 from floatlens.folders import unfinished_folder
@@ -133,8 +133,8 @@ class LanguageModel:
             A whole number from 0 to 2^62: sample i draws from a generator seeded with `seed + i`, whatever batch it is in; or one seed for
             each prompt.
         batch_size
-            How many prompts run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall
-            differently (docs/reference/decoding.md).
+            How many prompts run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may
+            fall differently (docs/reference/decoding.md).
         chat
             Whether texts go through the tokenizer's chat template; by default they do if it has one.
         intervention
@@ -199,9 +199,9 @@ class LanguageModel:
         Parameters
         ----------
         detail
-            What is kept: "default", "light" (mass and entropy per layer), "full" (everything per head), or a dictionary of what differs from
-            the default, such as {"geometry": "head", "norms": "off"}. Names: mass, halves, entropy, geometry, norms, flow, top_keys; values:
-            "head", "layer", "off".
+            What is kept: "default", "light" (mass and entropy per layer), "full" (everything per head), or a dictionary of what differs
+            from the default, such as {"geometry": "head", "norms": "off"}. Names: mass, halves, entropy, geometry, norms, flow, top_keys;
+            values: "head", "layer", "off".
         groups
             Query groups: "masked", "unmasked", "predicting", "prompt"; the first three by default ("predicting" for autoregressive models).
         top_keys
@@ -233,7 +233,8 @@ class LanguageModel:
         --------
         >>> from transformers import LlamaConfig, LlamaForCausalLM
         >>> size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=64)
-        >>> lm = LanguageModel(LlamaForCausalLM(LlamaConfig(**size)).eval(), family="autoregressive", sampler="autoregressive", row_offset=1)
+        >>> module = LlamaForCausalLM(LlamaConfig(**size)).eval()
+        >>> lm = LanguageModel(module, family="autoregressive", sampler="autoregressive", row_offset=1)
         >>> plan = lm.plan_trace([[1, 2, 3]], Decoding(gen_length=4), make_detail("light"))
         >>> plan.size.steps, plan.size.length
         (4, 7)
@@ -243,7 +244,7 @@ class LanguageModel:
         return plan_trace(self, prompts, decoding, detail, edits, run_of(self, intervention))
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a checkpoint that `fl.load` and transformers' Auto classes both load, to a new folder: stock tensor names, safetensors, the tokenizer."""
+        """Write a checkpoint to a new folder that `fl.load` and transformers' Auto classes both load: stock tensor names, safetensors."""
         if self.sampler is None:
             raise Refusal(f"A {self.family} model is saved by its own save_pretrained; floatlens has nothing to add to it.")
         module: Any = self.module

@@ -1,14 +1,13 @@
-"""Whether the values of a config are such as a model can have.
+"""`fl.load`: from a name to a model that can be run, traced and asked to write.
 
-transformers takes a config nearly at its word: a million layers are built one by one, a negative epsilon or a rotary base of 0 gives logits that are not
-numbers, and 7 heads in 32 dimensions give a model of another shape. Sizes are bounded far above anything published, so that a damaged config ends in a sentence
-and not in a machine without memory.
+The order is: find the checkpoint, recognise its family, draw up the blueprint from the config, compare tensor names and shapes with the
+class (from the files' headers), check memory, and only then read weights, renamed and converted one by one, so that a model never exists
+twice.
 
-`fl.load`: from a name to a model that can be run, traced and asked to write.
-
-The order is: find the checkpoint, recognise its family, draw up the blueprint from the config, compare tensor names and shapes with the class
-(from the files' headers), check memory, and only then read weights, renamed and converted one by one, so that a model never exists twice. Any
-missing, surplus or mismatched tensor is an error: a layer left random gives plausible, wrong numbers.
+Refused: any missing, surplus or mismatched tensor, because a layer left random gives plausible, wrong numbers; a config whose values no
+model can have. transformers takes a config nearly at its word: a million layers are built one by one, a negative epsilon or a rotary base
+of 0 gives logits that are not numbers, and 7 heads in 32 dimensions give a model of another shape. Sizes are bounded far above anything
+published, so that a damaged config ends in a sentence and not in a machine without memory.
 """
 
 import math
@@ -52,8 +51,8 @@ def refuse_impossible_values(name: str, config: Any) -> None:
         value = _value(text, field)
         if value is None and field in _OPTIONAL:
             continue
-        for one in value if isinstance(value, list | tuple) and field in _OPTIONAL else [value]:  # some classes have one for each layer
-            if isinstance(one, bool) or not isinstance(one, int) or not 1 <= one <= largest:
+        for size in value if isinstance(value, list | tuple) and field in _OPTIONAL else [value]:  # some classes have one for each layer
+            if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= largest:
                 raise Refusal(f"{_says(name, field, value)}; that must be a whole number from 1 to {largest:,}. {_THEN}")
     heads, kv_heads, size = text.num_attention_heads, _value(text, "num_key_value_heads"), text.hidden_size
     if isinstance(kv_heads, int) and heads % kv_heads:
@@ -135,8 +134,8 @@ def load(
     mask_token_id
         The mask token, where neither config nor tokenizer names it.
     block_length
-        The blocks that an A2D or SDAR model was trained with, where its config does not say: a row sees its own block and those before it. BD3LM
-        models are published with 32, OPDLM with 4; 0 is an A2D model whose rows see the whole text (MDLM).
+        The blocks that an A2D or SDAR model was trained with, if its config does not say: a row sees its own block and those before it.
+        BD3LM models are published with 32, OPDLM with 4; 0 is an A2D model whose rows see the whole text (MDLM).
 
     Examples
     --------
@@ -185,11 +184,12 @@ def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool,
         if "floatlens" in checkpoint.config and family is None:
             blueprint = _saved_blueprint(checkpoint)
         else:
-            chosen = FAMILIES[family] if family else next(one for one in FAMILIES.values() if one.recognises(checkpoint.config))
+            chosen = FAMILIES[family] if family else next(each for each in FAMILIES.values() if each.recognises(checkpoint.config))
             if chosen.name == "remote" and not trust_remote_code:
                 raise Refusal(
-                    f"{checkpoint.name} ({shown(', '.join(map(str, checkpoint.config.get('architectures') or ['no class named'])))}) runs only with code that comes with "
-                    "the checkpoint. If you trust where it comes from, say trust_remote_code=True (--trust-remote-code)."
+                    f"{checkpoint.name} ({shown(', '.join(map(str, checkpoint.config.get('architectures') or ['no class named'])))}) "
+                    "runs only with code that comes with the checkpoint. If you trust where it comes from, say trust_remote_code=True "
+                    "(--trust-remote-code)."
                 )
             blueprint = chosen.blueprint(checkpoint)
         if blueprint.family != "remote":
@@ -204,8 +204,8 @@ def _saved_blueprint(checkpoint: Checkpoint) -> Blueprint:
         raise Refusal(f"{checkpoint.name} was saved as family {said.get('family')!r}, which this version does not know. Update floatlens.")
     if said["sampler"] not in SAMPLERS or said["row_offset"] not in (0, 1) or not isinstance(said["sampler_defaults"], dict):
         raise Refusal(
-            f"The config of {checkpoint.name} says sampler={said['sampler']!r}, row_offset={said['row_offset']!r} under 'floatlens', which no version writes. Save the "
-            "model again, or fetch config.json again."
+            f"The config of {checkpoint.name} says sampler={said['sampler']!r}, row_offset={said['row_offset']!r} under 'floatlens', "
+            "which no version writes. Save the model again, or fetch config.json again."
         )
     return Blueprint(
         family=said["family"],
@@ -223,26 +223,26 @@ def _saved_blueprint(checkpoint: Checkpoint) -> Blueprint:
 
 
 def with_blocks(checkpoint: Checkpoint, blueprint: Blueprint, given: int | None = None) -> Blueprint:
-    """The blueprint with the blocks that the model was trained with: the user's, the config's or the family's; refuses where nobody says."""
+    """The blueprint with the blocks that the model was trained with: the user's, the config's or the family's; refused if none is known."""
     blocks = blueprint.blocks
     if blocks is None:
         if given is not None:
             raise Refusal(
-                f"{checkpoint.name} is a {blueprint.family} model, which needs no block length to be loaded; leave block_length (--block-length) out. To write in "
-                "blocks, pass block_length to generate or trace (--set block_length=...)."
+                f"{checkpoint.name} is a {blueprint.family} model, which needs no block length to be loaded; leave block_length "
+                "(--block-length) out. To write in blocks, pass block_length to generate or trace (--set block_length=...)."
             )
         return blueprint
     if given is not None and blocks.named is not None and given != blocks.named:
         raise Refusal(
-            f"The config of {checkpoint.name} says that it was trained with a block length of {blocks.named!r}, not {given}. Leave block_length (--block-length) out, or "
-            "correct the config."
+            f"The config of {checkpoint.name} says that it was trained with a block length of {blocks.named!r}, not {given}. Leave "
+            "block_length (--block-length) out, or correct the config."
         )
     length = next((length for length in (given, blocks.named, blocks.default) if length is not None), None)
     if length is None:
         raise Refusal(
-            f"The config of {checkpoint.name} (model_type {checkpoint.config.get('model_type')!r}) does not say whether it was trained to see the whole text or block by block, and "
-            "with the wrong mask it gives plausible, wrong numbers. Pass block_length=... (--block-length): 0 for the whole text (MDLM), 32 for the published BD3LM, "
-            "4 for OPDLM."
+            f"The config of {checkpoint.name} (model_type {checkpoint.config.get('model_type')!r}) does not say whether it was trained "
+            "to see the whole text or block by block, and with the wrong mask it gives plausible, wrong numbers. Pass block_length=... "
+            "(--block-length): 0 for the whole text (MDLM), 32 for the published BD3LM, 4 for OPDLM."
         )
     least = 0 if blocks.may_be_none else 1
     if isinstance(length, bool) or not isinstance(length, int) or not least <= length <= _LONGEST_BLOCK:
@@ -284,22 +284,24 @@ def with_mask_token(checkpoint: Checkpoint, blueprint: Blueprint, tokenizer: Any
     mask = next((token for token in (given, blueprint.mask_token_id, getattr(tokenizer, "mask_token_id", None)) if token is not None), None)
     if mask is None:
         raise Refusal(
-            f"Neither the config nor the tokenizer of {checkpoint.name} names a mask token, and a {blueprint.family} model cannot write without one. "
-            "Pass mask_token_id=... (--mask-token-id)."
+            f"Neither the config nor the tokenizer of {checkpoint.name} names a mask token, and a {blueprint.family} model cannot write "
+            "without one. Pass mask_token_id=... (--mask-token-id)."
         )
     size = blueprint.config.get_text_config().vocab_size
     if isinstance(mask, bool) or not isinstance(mask, int):
         raise Refusal(
-            f"The mask token of {checkpoint.name} is {shown(repr(mask))}, which is no token id. Pass the right one as mask_token_id=... (--mask-token-id)."
+            f"The mask token of {checkpoint.name} is {shown(repr(mask))}, which is no token id. Pass the right one as mask_token_id=... "
+            "(--mask-token-id)."
         )
     if not 0 <= mask < size:
         raise Refusal(
-            f"The mask token of {checkpoint.name} is {mask}, but its vocabulary has {size} tokens. Pass the right one as mask_token_id=... (--mask-token-id)."
+            f"The mask token of {checkpoint.name} is {mask}, but its vocabulary has {size} tokens. Pass the right one as "
+            "mask_token_id=... (--mask-token-id)."
         )
     if tokenizer is not None and tokenizer.convert_ids_to_tokens(mask) is None:
         raise Refusal(
-            f"The tokenizer of {checkpoint.name} has no token {mask}, which its config calls the mask. Its files do not belong together; fetch the tokenizer "
-            "again, or pass mask_token_id=... (--mask-token-id)."
+            f"The tokenizer of {checkpoint.name} has no token {mask}, which its config calls the mask. Its files do not belong together; "
+            "fetch the tokenizer again, or pass mask_token_id=... (--mask-token-id)."
         )
     return replace(blueprint, mask_token_id=mask)
 

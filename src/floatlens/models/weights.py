@@ -1,7 +1,7 @@
 """From a blueprint to a module with weights: compare the files with the class, check memory, read, and look at what was read.
 
-Refused: tensors that are missing, surplus or of another shape than the config asks for; more weights than there is memory, whether the files
-or the config ask for it; a head that differs from the embedding it is said to be; weights that are not finite.
+Refused: tensors that are missing, surplus or of another shape than the config asks for; more weights than there is memory, whether the
+files or the config ask for it; a head that differs from the embedding it is said to be; weights that are not finite.
 """
 
 import re
@@ -40,15 +40,15 @@ def on_meta_device(checkpoint: Checkpoint, blueprint: Blueprint, trust_remote_co
 
 
 def refuse_wrong_tensors(checkpoint: Checkpoint, blueprint: Blueprint, module: nn.Module) -> None:
-    """Compare the files with the class, on the meta device, before anything is read: shapes, and names where the class has those of the files."""
+    """Compare the files with the class, before anything is read: shapes, and names where the class has those of the files."""
     expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     found: dict[str, tuple[str, tuple[int, ...]]] = {}
     for published, (shape, _) in checkpoint.tensors.items():
         name = _renamed(published, blueprint.renames or {})
         if name in found:
             raise Refusal(
-                f"{checkpoint.name} holds the tensor {shown(name)} under two names, {shown(found[name][0])} and {shown(published)}; which of the two is meant cannot "
-                "be told. Remove one."
+                f"{checkpoint.name} holds the tensor {shown(name)} under two names, {shown(found[name][0])} and {shown(published)}; "
+                "which of the two is meant cannot be told. Remove one."
             )
         found[name] = (published, shape)
     tied = {"lm_head.weight"} if blueprint.config.tie_word_embeddings else set()
@@ -61,7 +61,8 @@ def refuse_wrong_tensors(checkpoint: Checkpoint, blueprint: Blueprint, module: n
     for name, (published, shape) in found.items():
         if name in expected and shape != expected[name]:
             raise Refusal(
-                f"{checkpoint.name}: tensor {shown(published)} has shape {shape}, but the config asks for {expected[name]}. Config and weights do not belong together."
+                f"{checkpoint.name}: tensor {shown(published)} has shape {shape}, but the config asks for {expected[name]}. Config and "
+                "weights do not belong together."
             )
 
 
@@ -81,7 +82,8 @@ def _tensor_sentence(name: str, missing: list[str], surplus: list[str]) -> str:
         parts.append(
             f"{len(surplus)} that the model has no place for ({shown(', '.join(sorted(surplus)[:3]))}{', ...' if len(surplus) > 3 else ''})"
         )
-    return f"The weights of {name} do not fit its config: {' and '.join(parts)}. Nothing was loaded; check that config and weights belong together."
+    fault = f"The weights of {name} do not fit its config: {' and '.join(parts)}."
+    return f"{fault} Nothing was loaded; check that config and weights belong together."
 
 
 def refuse_too_little_memory(
@@ -95,8 +97,8 @@ def refuse_too_little_memory(
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
     if size > free:
         raise Refusal(
-            f"{checkpoint.name} needs {size / 1e9:.1f} GB for its {parameters / 1e9:.1f} billion parameters, and {free / 1e9:.1f} GB are free on {device}. "
-            "Choose a smaller dtype (--dtype bfloat16), free memory, or use a larger machine."
+            f"{checkpoint.name} needs {size / 1e9:.1f} GB for its {parameters / 1e9:.1f} billion parameters, and {free / 1e9:.1f} GB are "
+            f"free on {device}. Choose a smaller dtype (--dtype bfloat16), free memory, or use a larger machine."
         )
 
 
@@ -147,7 +149,8 @@ def _refuse_infinite_weights(checkpoint: Checkpoint, module: nn.Module) -> None:
             least, most = torch.aminmax(parameter.detach())  # one pass, nothing allocated; NaN if there is one
             if not bool(torch.isfinite(least) & torch.isfinite(most)):
                 raise Refusal(
-                    f"Tensor {shown(name)} of {checkpoint.name} holds weights that are not finite (NaN or infinity), as {parameter.dtype} at least, so nothing that the model "
+                    f"Tensor {shown(name)} of {checkpoint.name} holds weights that are not finite (NaN or infinity), as "
+                    f"{parameter.dtype} at least, so nothing that the model "
                     "computes would be a number. Download it again, or choose another dtype (--dtype float32)."
                 )
 
@@ -170,8 +173,8 @@ def _attention_must_be_visible() -> Iterator[None]:
         if "scaled_dot_product_attention" not in str(error):
             raise
         raise Refusal(
-            f"{str(error).split()[0]} has no attention through scaled_dot_product_attention in transformers (it caps its scores, or has a kernel of its own), so where "
-            "it looks cannot be seen. Llama, Qwen, Gemma 3 and their kin can be traced."
+            f"{str(error).split()[0]} has no attention through scaled_dot_product_attention in transformers (it caps its scores, or has "
+            "a kernel of its own), so where it looks cannot be seen. Llama, Qwen, Gemma 3 and their kin can be traced."
         ) from None
 
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from floatlens.decoding.canvas import Pass, Run
-from floatlens.decoding.model import context_length
+from floatlens.decoding.plan import context_length
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
 from floatlens.interventions.run import AnyIntervention, InterventionRun, as_interventions, intervened_loop

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from floatlens.decoding.model import context_length
+from floatlens.decoding.plan import context_length
 from floatlens.decoding.prompts import EncodedPrompt, Prompt
 from floatlens.decoding.tokens import unknown_in_prompts, unknown_in_text
 from floatlens.errors import Caution, Refusal

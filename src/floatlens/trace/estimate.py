@@ -1,8 +1,8 @@
 """What a trace will take, before it is begun: bytes from shapes and texts, and time from one pass of the model.
 
-The size on disk is an upper bound of all that is written: the arrays uncompressed, their checksums and indices, every `zarr.json` (twice: the
-root repeats them), the texts, and the manifest. It is no bound for models that run their own `generate`, which decides how many steps there are
-and how wide the canvas is.
+The size on disk is an upper bound of all that is written: the arrays uncompressed, their checksums and indices, every `zarr.json` (twice:
+the root repeats them), the texts, and the manifest. It is no bound for models that run their own `generate`, which decides how many steps
+there are and how wide the canvas is.
 
 Refused: a trace for which there is not enough memory or disk.
 """
@@ -22,8 +22,8 @@ import psutil
 import torch
 
 from floatlens.decoding.canvas import Pass
-from floatlens.decoding.model import Writer, masks_in
-from floatlens.decoding.plan import Plan
+from floatlens.decoding.model import Writer
+from floatlens.decoding.plan import Plan, masks_in
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal
@@ -233,13 +233,15 @@ def refuse_too_large(size: Estimate, path: str | PathLike[str] | None) -> None:
     if needed > free:
         remedy = "Write it to disk as it goes (path=...)" if path is None and size.memory_if_streamed < free else "Use a smaller batch_size"
         raise Refusal(
-            f"This trace needs {size_in_words(needed)} of memory, and {size_in_words(free)} are free. {remedy}, keep less (detail='light'), or trace fewer prompts."
+            f"This trace needs {size_in_words(needed)} of memory, and {size_in_words(free)} are free. {remedy}, keep less "
+            "(detail='light'), or trace fewer prompts."
         )
     if path is not None:
         room = shutil.disk_usage(Path(path).absolute().parent).free if Path(path).absolute().parent.is_dir() else None
         if room is not None and size.disk > room:
             raise Refusal(
-                f"This trace may take {size_in_words(size.disk)} on disk, and {size_in_words(room)} are free. Keep less (detail='light'), or trace fewer prompts."
+                f"This trace may take {size_in_words(size.disk)} on disk, and {size_in_words(room)} are free. Keep less "
+                "(detail='light'), or trace fewer prompts."
             )
 
 

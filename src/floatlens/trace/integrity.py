@@ -1,12 +1,14 @@
-"""A trace notices damage: what was written is written down, and whatever is read is compared with it.
+"""A trace notices damage: checksums of everything that is written are stored, and whatever is read is compared with them.
 
-On disk, every chunk and the index of every shard end with their CRC-32C, which Zarr itself compares with the bytes before it. The sample's attribute
-`checksums` repeats these for each shard, piece by piece, so that a piece in the wrong place is noticed too: a whole shard of another array, layer or trace has
-valid checksums, but not these. The manifest holds the SHA-256 of the metadata, and so guards `checksums`.
+On disk, every chunk and the index of every shard end with their CRC-32C, which Zarr itself compares with the bytes before it. The
+sample's attribute `checksums` repeats these for each shard, piece by piece, so that a piece in the wrong place is noticed too: a whole
+shard of another array, layer or trace has valid checksums, but not these. The manifest holds the SHA-256 of the metadata, and so guards
+`checksums`.
 
-Decided here: reading compares CRCs only (the piece is read anyway, so this costs next to nothing); the SHA-256 of a shard takes longer than reading one
-layer of it, so `floatlens verify` computes it and reading does not. Refused: a file that is missing, shorter, or holds anything else. Never is a
-missing file read as fill values.
+Reading compares CRCs only: the piece is read anyway, so this costs next to nothing. The SHA-256 of a shard takes longer than reading one
+layer of it, so `floatlens verify` computes it and reading does not.
+
+Refused: a file that is missing, shorter, or holds anything else. A missing file is never read as fill values.
 """
 
 import hashlib
@@ -45,7 +47,10 @@ class Damage(Refusal):
         self.place, self.fault = place, fault
 
     def __str__(self) -> str:
-        return f"{self.place} is damaged: {self.fault}. Copy or record the trace again; `floatlens verify {self.place}` lists everything that is broken in it."
+        return (
+            f"{self.place} is damaged: {self.fault}. Copy or record the trace again; "
+            f"`floatlens verify {self.place}` lists everything that is broken in it."
+        )
 
 
 def pieces_of(file: Path, chunks: int) -> Pieces:
@@ -190,7 +195,8 @@ def refuse_more_than_memory(count: int, what: str) -> None:
     """Refuse to read what this machine cannot hold, before memory is asked for."""
     if count > _WORTH_ASKING and count > (free := psutil.virtual_memory().available):
         raise Refusal(
-            f"Reading {what} takes {count / 1e9:,.1f} GB of memory, and {free / 1e9:.1f} GB are free. Read a part of it, e.g. one layer: trace.dataset.mass.isel(layer=0)."
+            f"Reading {what} takes {count / 1e9:,.1f} GB of memory, and {free / 1e9:.1f} GB are free. Read a part of it, e.g. one layer: "
+            "trace.dataset.mass.isel(layer=0)."
         )
 
 
@@ -231,7 +237,10 @@ class Place:
             self._refuse(error, name)
 
     def file_faults(self, files: Mapping[str, FileRecord]) -> Iterator[str]:
-        """What a look at the folder shows: files that are gone or of another size, metadata that were changed. Nothing for a URL, where every look is a request."""
+        """What a look at the folder shows: files that are gone or of another size, metadata that were changed.
+
+        Nothing for a URL, where every look is a request.
+        """
         if self.folder is None:
             return
         for name, written in files.items():
@@ -249,6 +258,7 @@ class Place:
     def _refuse(self, error: Exception, name: str = "") -> NoReturn:
         if isinstance(error, ImportError):
             raise Refusal(
-                f"{self.text} cannot be opened: {in_short(error)}. Install what is missing into the environment of floatlens, or copy the trace to a local folder."
+                f"{self.text} cannot be opened: {in_short(error)}. Install what is missing into the environment of floatlens, or copy "
+                "the trace to a local folder."
             ) from None
         raise Refusal(f"{name and f'{name} of '}{self.text} cannot be read: {in_short(error)}.") from None

@@ -1,12 +1,11 @@
 """An autoregressive model's trace from one pass over its finished text, one sample at a time.
 
-Row i of a causal model never changes once it is written, so one pass gives every step's new row, exactly: for an unedited model whose rotary embedding
-does not depend on the length. Everything else is traced step by step. What a later row would see does not exist yet at a step, and is NaN. Step 0 also
-computes the rows of the prompt: they are its query norms, its patterns, its flow, and the group "prompt".
+Row i of a causal model never changes once it is written, so one pass gives every step's new row, exactly: for an unedited model whose
+rotary embedding does not depend on the length. Everything else is traced step by step. What a later row would see does not exist yet at a
+step, and is NaN. Step 0 also computes the rows of the prompt: they are its query norms, its patterns, its flow, and the group "prompt".
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +20,6 @@ from floatlens.decoding.canvas import Canvas, Pass
 from floatlens.decoding.model import Writer
 from floatlens.trace.recording import Arrays, Favourites, layers_differ, mean_over_heads, rows_recorder, shifted
 from floatlens.trace.schema import COUNTS, VARIABLES, Detail
-
-_LENGTH_DEPENDENT = ("dynamic", "longrope")
-
-
-def one_pass_is_exact(lm: Writer) -> bool:
-    """Whether rows of this model stay what they are while the text grows."""
-    rope: Any = getattr(lm.config, "rope_parameters", None) or {}
-    kinds = [part.get("rope_type") for part in rope.values() if isinstance(part, dict)] or [rope.get("rope_type")]
-    return not any(kind in _LENGTH_DEPENDENT for kind in kinds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,12 @@
 """Record a model that only its own `generate` can run: every forward of its step module is a step.
 
-What the loop decided is read off afterwards: a position was committed in a step if another token than before stands there at the next, and not the mask.
-What went into a cache is finished; what lies beyond the next canvas is still open. Models without a mask token (DiffusionGemma) accept tokens instead, and
-may take them back: they are asked which, and the last step on a canvas writes all that is left of it.
+What the loop decided is read off afterwards: a position was committed in a step if at the next step it holds another token than before,
+and not the mask. What went into a cache is finished; what lies beyond the next canvas is still open. Models without a mask token accept
+tokens instead, and may take them back: they are asked which (`watch_decisions`), and the last step on a canvas writes all that is left of
+it.
 
-The axes are as long as the widest canvas of the loop, which may be wider than the text it returns (whole blocks, an end token): rows look at all of it.
+The axes are as long as the widest canvas of the loop, which may be wider than the text it returns (whole blocks, an end token): rows look
+at all of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +28,8 @@ from floatlens.decoding.model import Decisions, Writer
 from floatlens.decoding.options import Decoding
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
-from floatlens.interventions.run import EachForward, all_real
-from floatlens.interventions.running import Running
+from floatlens.interventions.run import all_real
+from floatlens.interventions.running import EachForward, Running
 from floatlens.trace.recording import Arrays, Favourites, Place, attention_arrays, join_groups, layers_differ, record_rows
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
 
@@ -109,8 +111,8 @@ class _Watch:
             yield
             if self._now is None:
                 raise Refusal(
-                    f"generate of {type(self.lm.module).__name__} never ran the {type(self._step_on).__name__} whose forwards are its steps, "
-                    "so there is nothing to trace. Name another module of it as step_on."
+                    f"generate of {type(self.lm.module).__name__} never ran the {type(self._step_on).__name__} whose forwards are its "
+                    "steps, so there is nothing to trace. Name another module of it as step_on."
                 )
 
     def _groups(self, forward: Forward) -> dict[str, torch.Tensor]:

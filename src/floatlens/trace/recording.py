@@ -1,17 +1,16 @@
-"""From what a tap saw in one forward to the arrays of one step of one sample.
+"""Record a decoding loop: one tap around it, and after each step what the step did and where its rows looked, as arrays of each sample.
 
-A forward counts positions over its batch: caches come first, short texts are padded. A trace counts over each sample's own text. Everything is moved
-from the one to the other here, and heads are averaged where only layers are kept.
+Rows that predict are known only once the step has decided, so the queries and keys of a step's calls are held until then and the chosen
+rows are walked over again. Memory is that of one step.
 
-Record a decoding loop: one tap around it, and after each step what the step did and where its rows looked.
-
-Rows that predict are known only once the step has decided, so the queries and keys of a step's calls are held until then and the chosen rows are
-walked over again. Memory is that of one step. An autoregressive model's steps are read off one pass over the finished text: its rows never change.
+A forward counts positions over its batch: caches come first, short texts are padded. A trace counts over each sample's own text.
+Everything is moved from the one to the other here, and heads are averaged where only layers are kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,8 +27,10 @@ from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.decoding.model import Writer
 from floatlens.errors import BrokenPromise
-from floatlens.interventions.running import Running
 from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASKED, NOTHING, PROMPT, VARIABLES, Detail
+
+if TYPE_CHECKING:
+    from floatlens.interventions.running import Running
 
 Arrays = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Names of the axes and values, by variable."""
@@ -127,7 +128,10 @@ def shifted(array: np.ndarray, axis: int, first: int, length: int) -> np.ndarray
 
 
 def join_groups(parts: list[tuple[tuple[str, ...], Arrays]], groups: tuple[str, ...]) -> Arrays:
-    """Arrays of several sets of groups as one, the group axis in this order. What has no group axis comes from the first part that has it."""
+    """Arrays of several sets of groups as one, with the group axis in this order.
+
+    What has no group axis comes from the first part that has it.
+    """
     arrays: Arrays = {}
     names = list(dict.fromkeys(name for _, part in parts for name in part))
     for name in names:
@@ -138,7 +142,7 @@ def join_groups(parts: list[tuple[tuple[str, ...], Arrays]], groups: tuple[str, 
             continue
         axis = dims.index("group")
         by_name: Mapping[str, np.ndarray] = {
-            group: array.take(at, axis) for own, (_, array) in having for at, group in enumerate(own) if group in groups
+            group: array.take(index, axis) for own, (_, array) in having for index, group in enumerate(own) if group in groups
         }
         arrays[name] = (dims, np.stack([by_name[group] for group in groups], axis=axis))
     return arrays
@@ -162,11 +166,11 @@ class Favourites:
                 "top_weight": np.full(shape, np.nan, np.float32),
                 "top_retained": np.full(shape[:-1], np.nan, np.float32),
             }
-        for at, position in enumerate(positions):
-            key = seen["top_key"].values[row, :, :, at]
+        for chosen, position in enumerate(positions):
+            key = seen["top_key"].values[row, :, :, chosen]
             self.arrays["top_key"][:, :, position] = np.where(key >= width, APPENDED, np.where(key >= 0, key - offset, -1))
-            self.arrays["top_weight"][:, :, position] = seen["top_weight"].values[row, :, :, at]
-            self.arrays["top_retained"][:, :, position] = seen["top_retained"].values[row, :, :, at]
+            self.arrays["top_weight"][:, :, position] = seen["top_weight"].values[row, :, :, chosen]
+            self.arrays["top_retained"][:, :, position] = seen["top_retained"].values[row, :, :, chosen]
 
     def labelled(self) -> Arrays:
         dims = ("layer", "head", "position", "rank")
@@ -184,7 +188,7 @@ class Recorder:
         regions: dict[str, Tensor],
         edits: Sequence[Edit] = (),
         workspace: Workspace | None = None,
-        running: Running | None = None,
+        running: "Running | None" = None,
     ) -> None:
         self.lm, self.canvas, self.detail, self.running = lm, canvas, detail, running
         self.edits = tuple(edits) if running is None else (running, *edits)

@@ -1,10 +1,11 @@
 """Record a trace: check and estimate (`plan_trace`), then write, watch and store (`TracePlan.run`).
 
-A denoising loop is recorded step by step; the steps of an autoregressive model that nothing changes are read off one pass over its finished text
-(`one_pass`); a model that runs its own `generate` is watched from outside (`own_loop`). What has no step axis is stored when a sample is done.
+A denoising loop is recorded step by step; the steps of an autoregressive model that nothing changes are read off one pass over its
+finished text (`one_pass`); a model that runs its own `generate` is watched from outside (`own_loop`). What has no step axis is stored
+when a sample is done.
 
-Refused, before anything runs: a seed for each prompt (a trace stores one), a module that cannot be tapped, heads that do not exist, and a trace
-for which there is no room.
+Refused, before anything runs: a seed for each prompt (a trace stores one), a module that cannot be tapped, heads that do not exist, and a
+trace for which there is no room.
 """
 
 import platform
@@ -35,12 +36,12 @@ from floatlens.interventions.run import InterventionRun
 from floatlens.seeds import refuse_seed
 from floatlens.terminal import progress_bar
 from floatlens.trace.estimate import Estimate, estimate, refuse_too_large, region_names, seconds
-from floatlens.trace.one_pass import one_pass_is_exact, trace_finished
-from floatlens.trace.own_loop import record_own_loop
 from floatlens.trace.recording import Arrays, Favourites, Recorder, canvas_arrays
 from floatlens.trace.schema import COMMITTED_NOW, SCHEMA_VERSION, Detail
 from floatlens.trace.store import SampleInMemory, SampleStore, TraceFolder
 from floatlens.trace.trace import SampleArrays, Trace, open_trace
+
+_LENGTH_DEPENDENT = ("dynamic", "longrope")  # kinds of rotary embedding
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +176,7 @@ def _record_batch(
     canvas = plan.writing.canvas(batch)
     inside = _regions_on(canvas, batch.prompts, region_names(plan.writing.encoded))
     changed = bool(plan.edits) or plan.under is not None
-    if isinstance(plan.writing.options, AutoregressiveOptions) and not changed and one_pass_is_exact(plan.lm):
+    if isinstance(plan.writing.options, AutoregressiveOptions) and not changed and _rows_stay_the_same(plan.lm):
         return canvas, *_record_finished(plan, canvas, inside, samples, advance)
     running = None if plan.under is None else plan.under.start_batch(canvas, plan.writing.options)
     recorder = Recorder(plan.lm, canvas, plan.detail, inside, plan.edits, Workspace(BLOCK_ENTRIES), running)
@@ -187,8 +188,17 @@ def _record_batch(
     return canvas, recorder.favourites, recorder.last_seen
 
 
+def _rows_stay_the_same(lm: Writer) -> bool:
+    """Whether rows of a causal model stay what they are while the text grows: not where its rotary embedding depends on the length."""
+    rope: Any = getattr(lm.config, "rope_parameters", None) or {}
+    kinds = [part.get("rope_type") for part in rope.values() if isinstance(part, dict)] or [rope.get("rope_type")]
+    return not any(kind in _LENGTH_DEPENDENT for kind in kinds)
+
+
 def _record_own_loop(plan: TracePlan, batch: Batch, sample: _Sample) -> tuple[Canvas, list[Favourites], xr.Dataset]:
     """One prompt, written by the model's own `generate`."""
+    from floatlens.trace.own_loop import record_own_loop
+
     running = None if plan.under is None else plan.under.start(batch.seeds)
     canvas, arrays, favourites, seen = record_own_loop(
         plan.lm, sample.prompt, plan.writing.decoding, batch.seeds[0], plan.detail, plan.edits, running
@@ -201,6 +211,8 @@ def _record_finished(
     plan: TracePlan, canvas: Canvas, inside: dict[str, Tensor], samples: Sequence[_Sample], advance: Callable[[int], None]
 ) -> tuple[list[Favourites], xr.Dataset]:
     """Write with an autoregressive model first; then one pass over each finished text shows all of its steps."""
+    from floatlens.trace.one_pass import trace_finished
+
     steps: list[Step] = []
     for step in plan.writing.loop(plan.lm.run_pass, canvas):
         steps.append(step)

@@ -1,9 +1,10 @@
-"""The trace format in code: axes, states, what can be kept. docs/reference/trace-format.md is the specification; both change together.
+"""The trace format in code: axes, states, what a trace keeps (`Detail`), and what is wrong with the metadata of a trace.
 
-Whether the metadata of a trace say what the format promises: attributes, arrays, axes, dtypes, sizes.
+docs/reference/trace-format.md is the specification; both change together. The functions that look for faults read metadata only, never
+data, and trust no number that they have not compared. Each yields what is wrong as the middle of a sentence. A trace in which nothing is
+wrong can be turned into a dataset without surprises.
 
-Everything here looks at metadata only, never at data, and never trusts a number it has not compared. Each function yields what is wrong as the
-middle of a sentence. A trace in which nothing is wrong can be turned into a dataset without surprises.
+Refused: a detail that keeps nothing, or that names what does not exist.
 """
 
 import math
@@ -18,6 +19,8 @@ from floatlens.errors import Refusal
 
 SCHEMA_VERSION = 1
 STEPS_PER_SHARD = 32
+MARK = "manifest"  # the attribute of the root that says a manifest belongs to the trace
+CHECKSUMS = "checksums"  # the attribute of a sample that repeats the checksums of its shards
 
 
 APPENDED = -2  # in `top_key`: a key that an edit has added
@@ -158,7 +161,8 @@ def make_detail(
     """
     if not isinstance(detail, str | Mapping):
         raise Refusal(
-            f"detail={detail!r} is not known; choose one of {', '.join(PRESETS)}, or a dictionary over the default, such as {{'norms': 'off'}}."
+            f"detail={detail!r} is not known; choose one of {', '.join(PRESETS)}, or a dictionary over the default, such as "
+            f"{{'norms': 'off'}}."
         )
     if isinstance(detail, str):
         if detail not in PRESETS:

@@ -1,7 +1,8 @@
 """`fl.verify`: read all of a trace, or of a folder with traces in it, and say what is broken.
 
-Every file is compared with the SHA-256 in the manifest, every array with what the format promises, and every chunk is decoded. A folder that `floatlens eval` or
-`floatlens demo` has written is compared with its own manifest, and then the traces in it. Files that floatlens did not write are no damage and are left out.
+Every file is compared with the SHA-256 in the manifest, every array with what the format promises, and every chunk is decoded. A folder
+that `floatlens eval` or `floatlens demo` has written is compared with its own manifest, and then the traces in it. Files that floatlens
+did not write are not damage and are skipped.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from floatlens.folders import MANIFEST, Manifest, damage
 from floatlens.folders.manifest import entries, is_sealed, parse_manifest
 from floatlens.terminal import progress_bar
 from floatlens.trace.integrity import Damage, Place, StoredArray, in_short
-from floatlens.trace.opening import Examined, examine
+from floatlens.trace.trace import Examined, examine
 
 UNPROTECTED = "It was written before traces had checksums: all of it can be read, but a changed number would not be noticed."
 
@@ -23,7 +24,8 @@ UNPROTECTED = "It was written before traces had checksums: all of it can be read
 def verify(path: str | os.PathLike[str], *, progress: bool = False) -> list[str]:
     """Check everything that floatlens wrote into a folder: a trace, or the results of `floatlens eval` or `floatlens demo`.
 
-    `path` is a folder; for a trace also an fsspec URL. Returns a sentence for each thing that is broken, naming the file or the array: none if all is well.
+    `path` is a folder; for a trace also an fsspec URL. Returns a sentence for each thing that is broken, naming the file or the array: none
+    if all is well.
 
     Examples
     --------

@@ -1,13 +1,15 @@
 """A2D: autoregressive models turned into diffusion models, as stock Llama, Qwen2 or Qwen3 that see the whole text or block by block.
 
-Supports: `model_type` a2d-llama, a2d-qwen2, a2d-qwen3; tensor names are the stock ones. The mask token is the config's or the tokenizer's. A tied
-`lm_head` that is stored all the same is accepted.
-Two kinds of training share these types, and published configs name neither. MDLM (Tiny-A2D) sees the whole text and writes with LLaDA's loop. BD3LM (published
-with blocks of 32) and OPDLM (blocks of 4) see their own block and those before it, and write with SDAR's loop, the planned number a step. The block length is the
-config's (`block_size` or `block_length`) or the user's (`block_length=`; 0 is the whole text).
-Blocks are counted from the start of the text, as in training. The sampler published with BD3LM pads the prompt to whole blocks on the left instead, so its borders
-lie elsewhere in the prompt.
-Refuses: checkpoints of which nobody says the block length, because the wrong mask gives plausible, wrong numbers; config fields the stock class does not know.
+Supports: `model_type` a2d-llama, a2d-qwen2, a2d-qwen3; tensor names are the stock ones. The mask token is the config's or the
+tokenizer's. A tied `lm_head` that is stored all the same is accepted.
+Two kinds of training share these types, and published configs name neither. MDLM (Tiny-A2D) sees the whole text and writes with LLaDA's
+loop. BD3LM (published with blocks of 32) and OPDLM (blocks of 4) see their own block and those before it, and write with SDAR's loop, the
+planned number of tokens per step. The block length is the config's (`block_size` or `block_length`) or the
+user's (`block_length=`; 0 is the whole text).
+Blocks are counted from the start of the text, as in training. The sampler published with BD3LM pads the prompt to whole blocks on the
+left instead, so its borders lie elsewhere in the prompt.
+Refuses: checkpoints whose block length nobody states, because the wrong mask gives plausible, wrong numbers; config fields the stock
+class does not know.
 Row p predicts position p: their training removed the shift.
 """
 

@@ -1,11 +1,12 @@
 """What the adapter of a family is made of: a `Family`, the `Blueprint` that it draws up, and help with published configs.
 
-A `Family` recognises checkpoints by their config and draws up a `Blueprint` before any weight is read: which stock class of transformers it is,
-and how it writes. `loading.py` builds the module from it. A new family is one file in this folder with a `FAMILY`, and a line in `__init__.py`.
+A `Family` recognises checkpoints by their config and draws up a `Blueprint` before any weight is read: which stock class of transformers
+it is, and how it writes. `loading.py` builds the module from it. A new family is one file in this folder with a `FAMILY`, and a line in
+`__init__.py`.
 
-Published configs are translated field by field into the config of a stock class. A field that a class silently ignores makes a model that is
-plausibly wrong, so every field must be one that the class has, one that is known not to matter, or one that has the only value that is right
-here. Refused: everything else.
+Published configs are translated field by field into the config of a stock class. A field that a class silently ignores makes a model that
+is plausibly wrong, so every field must be one that the class has, one that is known not to matter, or one that has the only value that is
+right here. Refused: everything else.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -70,9 +71,10 @@ class Family:
 
 # says nothing about what the model computes
 BOOKKEEPING = {
-    "_name_or_path", "architectures", "auto_map", "model_type", "torch_dtype", "transformers_version", "use_cache", "tokenizer_class", "task_specific_params",
-    "return_dict", "output_attentions", "output_hidden_states", "_attn_implementation_autoset", "floatlens", "initializer_range", "init_std", "init_fn",
-    "init_device", "init_cutoff_factor", "precision", "_attn_implementation", "attn_implementation", "gradient_checkpointing",
+    "_name_or_path", "architectures", "auto_map", "model_type", "torch_dtype", "transformers_version", "use_cache", "tokenizer_class",
+    "task_specific_params", "return_dict", "output_attentions", "output_hidden_states", "_attn_implementation_autoset", "floatlens",
+    "initializer_range", "init_std", "init_fn", "init_device",
+    "init_cutoff_factor", "precision", "_attn_implementation", "attn_implementation", "gradient_checkpointing",
 }  # fmt: skip
 
 
@@ -85,15 +87,17 @@ def native_config(checkpoint: Checkpoint) -> Any:
         is_known = isinstance(named, str) and named in CONFIG_MAPPING
         if "auto_map" in checkpoint.config and not is_known:
             raise Refusal(
-                f"{checkpoint.name} (model_type {shown(repr(named))}) runs only with code that comes with the checkpoint. If you trust it, say "
-                "trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
+                f"{checkpoint.name} (model_type {shown(repr(named))}) runs only with code that comes with the checkpoint. If you trust "
+                "it, say trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
             ) from None
         if not is_known:
             raise Refusal(
-                f"transformers knows no model_type {shown(repr(named))}, which the config of {checkpoint.name} names. Correct it, or update transformers."
+                f"transformers knows no model_type {shown(repr(named))}, which the config of {checkpoint.name} names. Correct it, or "
+                "update transformers."
             ) from None
         raise Refusal(
-            f"transformers cannot read the config of {checkpoint.name} (model_type {named!r}): {reason(error)}. Fetch config.json again, or correct it."
+            f"transformers cannot read the config of {checkpoint.name} (model_type {named!r}): {reason(error)}. Fetch config.json again, "
+            "or correct it."
         ) from error
 
 
@@ -129,8 +133,9 @@ def refuse_other_values(name: str, published: Mapping[str, Any], required: Mappi
         accepted = value if isinstance(value, tuple) else (value,)
         if field in published and published[field] not in accepted:
             raise Refusal(
-                f"The config of {name} says {field}={published[field]!r}; this adapter is right for {field}={accepted[0]!r} only, and would give "
-                "plausible, wrong numbers. Ask for support, or load the model's own code with trust_remote_code=True, family='remote'."
+                f"The config of {name} says {field}={published[field]!r}; this adapter is right for {field}={accepted[0]!r} only, and "
+                "would give plausible, wrong numbers. Ask for support, or load the model's own code with trust_remote_code=True, "
+                "family='remote'."
             )
 
 
@@ -140,16 +145,17 @@ def refuse_unknown(name: str, published: Mapping[str, Any], fields: Iterable[str
     others = len(set(fields)) - 1
     raise Refusal(
         f"The config of {name} has a field this adapter does not know: {first}={published[first]!r}"
-        f"{f' (and {others} more)' if others else ''}. It could change what the model computes, so it is not ignored. Remove it if you know it does not matter."
+        f"{f' (and {others} more)' if others else ''}. It could change what the model computes, so it is not ignored. Remove it if you "
+        "know it does not matter."
     )
 
 
 def as_tokens(token: Any) -> tuple[int, ...]:
     """A config's `eos_token_id`, which may be one, several or none."""
     tokens = () if token is None else tuple(token) if isinstance(token, list | tuple) else (token,)
-    for one in tokens:
-        if isinstance(one, bool) or not isinstance(one, int) or one < 0:
+    for given in tokens:
+        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
             raise Refusal(
-                f"{shown(repr(one))} is not a token id, as a config or tokenizer calls an end token. Correct it, or fetch the file again."
+                f"{shown(repr(given))} is not a token id, as a config or tokenizer calls an end token. Correct it, or fetch the file again."
             )
     return tokens

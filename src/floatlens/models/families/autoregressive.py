@@ -1,7 +1,8 @@
-"""Llama, Qwen, SmolLM2, Gemma 3, GPT-2 and every other model that `AutoModelForCausalLM` loads and SDPA serves; GGUF and llama2.c files too.
+"""Llama, Qwen, SmolLM2, Gemma 3, GPT-2 and every other model that `AutoModelForCausalLM` loads and SDPA serves.
 
 Supports: the stock classes of transformers, without remote code. Files of other formats are converted once (`sources`).
-Refuses: configs whose class transformers does not have, bidirectional configs that no family claims, models that cannot be tapped (soft caps, sink logits).
+Refuses: configs whose class transformers does not have, bidirectional configs that no family claims, models that cannot be tapped (soft
+caps, sink logits).
 Row p - 1 predicts position p.
 """
 
@@ -25,7 +26,8 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
     config = native_config(checkpoint)
     if getattr(config, "is_causal", True) is False:
         raise Refusal(
-            f"{checkpoint.name} is bidirectional (is_causal is false), and its config does not say how it writes. Name its family: family='llada' or another."
+            f"{checkpoint.name} is bidirectional (is_causal is false), and its config does not say how it writes. Name its family: "
+            "family='llada' or another."
         )
     if type(config) not in AutoModelForCausalLM._model_mapping:
         raise Refusal(f"{checkpoint.name} (model_type {config.model_type!r}) is not a language model that writes text from left to right.")

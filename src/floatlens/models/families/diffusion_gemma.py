@@ -1,8 +1,9 @@
 """DiffusionGemma, native in transformers, with its own `generate`.
 
-Supports: `DiffusionGemmaForBlockDiffusion`: an encoder that reads the text causally and a decoder that denoises a canvas. A step is a forward of the decoder.
-Its canvas starts as random tokens and there is no mask token: its sampler accepts tokens, and may take them back. Which it accepted, and the
-draft that it made of the canvas, is asked for after each of its denoising steps (`watch_decisions`), a private method of the class.
+Supports: `DiffusionGemmaForBlockDiffusion`: an encoder that reads the text causally and a decoder that denoises a canvas. A step is a
+forward of the decoder. Its canvas starts as random tokens and there is no mask token: its sampler accepts tokens, and may take them back.
+Which it accepted, and the draft that it made of the canvas, is asked for after each of its denoising steps (`watch_decisions`), a private
+method of the class.
 Refuses: floatlens' own samplers, which need a mask token.
 Row p predicts position p.
 """
@@ -65,8 +66,8 @@ def watch_decisions(module: nn.Module) -> Iterator[SamplerDecisions]:
     decisions, step = SamplerDecisions(), getattr(model, "_denoising_step", None)
     if step is None:
         raise Refusal(
-            f"{type(module).__name__} has no _denoising_step in this version of transformers, so it cannot be told which tokens its sampler "
-            "accepts. Install the version that floatlens names in its dependencies."
+            f"{type(module).__name__} has no _denoising_step in this version of transformers, so it cannot be told which tokens its "
+            "sampler accepts. Install the version that floatlens names in its dependencies."
         )
 
     def step_and_note(*args: Any, sampler: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
 """Dream 7B (Base, Instruct), Dream-Coder and DiffuCoder, as a stock bidirectional Qwen2.
 
-Supports: `model_type` Dream; tensor names are Qwen2's already. The published tokenizer is remote code and slow; a fast one is built from its
-vocabulary, merges and added tokens, because character offsets are needed.
+Supports: `model_type` Dream; tensor names are Qwen2's already. The published tokenizer is remote code and slow; a fast one is built from
+its vocabulary, merges and added tokens, because character offsets are needed.
 Refuses: multimodal rotary embedding, sliding windows, and config fields it does not know.
 Row p - 1 predicts position p (row 0 predicts position 0): the model keeps the shift of the autoregressive one it was made from.
 """

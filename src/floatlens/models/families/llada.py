@@ -4,8 +4,9 @@ Supports: `model_type` llada and mmada with dense layers. Tensors are renamed wh
 whatever the dtype, as the original does; in float32 the logits are bit-identical to those of the original code, in bfloat16 they would
 otherwise differ by up to .016. MMaDA is read as a text model: its vocabulary (image tokens included) is as large as its embedding.
 What a config leaves out is what the original class takes for it: `rope_theta` 10000, `weight_tying` true, `max_sequence_length` 1024.
-Refuses: any config that says something a Llama does not do (alibi, biases, layer norms on queries and keys, scaled logits, other block types) or that leaves out a
-field for which the original class would take such a value, and any field it does not know. LLaDA-MoE has its own adapter (`remote`).
+Refuses: any config that says something a Llama does not do (alibi, biases, layer norms on queries and keys, scaled logits, other block
+types) or that leaves out a field for which the original class would take such a value, and any field it does not know. LLaDA-MoE has its
+own adapter (`remote`).
 Row p predicts position p.
 """
 
@@ -47,8 +48,8 @@ RENAMES = {
 }
 
 _READ = {
-    "d_model", "n_heads", "n_kv_heads", "n_layers", "mlp_hidden_size", "mlp_ratio", "rope_theta", "rms_norm_eps", "vocab_size", "embedding_size",
-    "max_sequence_length", "weight_tying", "mask_token_id", "eos_token_id", "pad_token_id", "bos_token_id",
+    "d_model", "n_heads", "n_kv_heads", "n_layers", "mlp_hidden_size", "mlp_ratio", "rope_theta", "rms_norm_eps", "vocab_size",
+    "embedding_size", "max_sequence_length", "weight_tying", "mask_token_id", "eos_token_id", "pad_token_id", "bos_token_id",
 }  # fmt: skip
 _REQUIRED = {
     "activation_type": "silu",
@@ -68,11 +69,11 @@ _REQUIRED = {
     "scale_logits": False,
 }
 _IRRELEVANT = {
-    "alibi_bias_max", "attention_dropout", "attention_layer_norm_with_affine", "embedding_dropout", "residual_dropout", "flash_attention", "flash_attn_varlen",
-    "tie_word_embeddings", "dtype",
+    "alibi_bias_max", "attention_dropout", "attention_layer_norm_with_affine", "embedding_dropout", "residual_dropout", "flash_attention",
+    "flash_attn_varlen", "tie_word_embeddings", "dtype",
     # MMaDA: image generation and training
-    "llm_vocab_size", "new_vocab_size", "codebook_size", "num_new_special_tokens", "num_vq_tokens", "w_clip_vit", "pretrained_model_path", "tokenizer_path",
-    "llm_model_path",
+    "llm_vocab_size", "new_vocab_size", "codebook_size", "num_new_special_tokens", "num_vq_tokens", "w_clip_vit", "pretrained_model_path",
+    "tokenizer_path", "llm_model_path",
 }  # fmt: skip
 # What the original class takes where a config says nothing and this adapter cannot: a config must say these.
 _ORIGINAL_DEFAULTS = {"activation_type": "swiglu", "block_type": "sequential", "layer_norm_type": "default", "rope": False}
@@ -133,8 +134,8 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
     for field, default in _ORIGINAL_DEFAULTS.items():
         if field not in published:
             raise Refusal(
-                f"The config of {checkpoint.name} does not say {field}, for which the original class takes {default!r}; this adapter is right for "
-                f"{_REQUIRED[field]!r} only, and would give plausible, wrong numbers. Fetch config.json again, or add the field."
+                f"The config of {checkpoint.name} does not say {field}, for which the original class takes {default!r}; this adapter is "
+                f"right for {_REQUIRED[field]!r} only, and would give plausible, wrong numbers. Fetch config.json again, or add the field."
             )
     vocabulary = published.get("embedding_size") or published["vocab_size"]
     embedding = checkpoint.tensors.get("model.transformer.wte.weight")

@@ -1,7 +1,7 @@
 """BERT, RoBERTa, ModernBERT, ALBERT and other masked language models, as themselves, unmasked step by step.
 
-Supports: whatever `AutoModelForMaskedLM` loads. Weights of heads that only training needs (pooler, next-sentence head) are left out. The closing token
-of a text ([SEP], </s>) stands after the masks. The mask is the tokenizer's.
+Supports: whatever `AutoModelForMaskedLM` loads. Weights of heads that only training needs (pooler, next-sentence head) are left out. The
+closing token of a text ([SEP], </s>) stands after the masks. The mask is the tokenizer's.
 Refuses: checkpoints whose tokenizer has no mask; any other missing or surplus tensor.
 Row p predicts position p.
 """

@@ -1,7 +1,8 @@
 """LLaDA-MoE, LLaDA2.x and other models that run only with the code in their checkpoint.
 
-Supports: any causal-LM class that the checkpoint brings along, if the caller trusts it (`trust_remote_code=True`), with its own `generate`; each
-forward of the base model (below the head) is a step: `generate` of LLaDA2.x calls `self.forward`, which no hook of the model itself sees.
+Supports: any causal-LM class that the checkpoint brings along, if the caller trusts it (`trust_remote_code=True`), with its own
+`generate`; each forward of the base model (below the head) is a step: `generate` of LLaDA2.x calls `self.forward`, which no hook of the
+model itself sees.
 Refuses: everything without that trust; models whose code does not run on transformers 5 say so themselves.
 Row p predicts position p.
 """

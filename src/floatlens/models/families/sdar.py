@@ -1,7 +1,8 @@
 """SDAR 1.7B to 8B (dense), as a stock Qwen3 that sees block by block.
 
-Supports: `model_type` sdar; tensor names are Qwen3's already. Published configs name neither the mask token (151669) nor the block length (4);
-both are taken from there if a config does, and the block length from the user (`block_length=`). Who sees whom is handed to the model with every pass.
+Supports: `model_type` sdar; tensor names are Qwen3's already. Published configs name neither the mask token (151669) nor the block length
+(4); both are taken from there if a config does, and the block length from the user (`block_length=`). Who sees whom is handed to the
+model with every pass.
 Refuses: the mixture-of-experts sizes (`sdar_moe`), sliding windows, and config fields it does not know.
 Row p predicts position p.
 """
@@ -30,7 +31,8 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
     published = checkpoint.config
     if published["model_type"] == "sdar_moe":
         raise Refusal(
-            f"{checkpoint.name} is an SDAR with a mixture of experts, which floatlens does not run as a stock model. The dense SDAR models (1.7B, 4B, 8B) are supported."
+            f"{checkpoint.name} is an SDAR with a mixture of experts, which floatlens does not run as a stock model. The dense SDAR "
+            "models (1.7B, 4B, 8B) are supported."
         )
     ignored = ["mask_token_id", "fuse_cross_entropy", "block_size", "sliding_window", "max_window_layers", *_TRAINING]
     config = stock_config(checkpoint.name, Qwen3Config, published, ignored=ignored, required={"use_sliding_window": False})

@@ -1,8 +1,9 @@
-"""The twins: small Llamas of one shape, tokenizer and data that differ in the mask and the objective only; bundled, or trained by `floatlens train twins`.
+"""The twins: small Llamas of one shape, tokenizer and data that differ in the mask and the objective only.
 
-Supports: a Llama config that says which twin it is (`"twin": "mdm"`). `twin-arm` is causal and predicts the next token; `twin-mdm` is bidirectional and
-`twin-causal-mdm` causal, and both predict what stands behind the masks, with LLaDA's loop. That loop runs the causal one as it runs any model: a mask
-sees what stands before it, written or not, and who sees whom is read off every attention call, never assumed from the loop.
+Supports: bundled twins, those that `floatlens train twins` writes, and any Llama config that says which twin it is (`"twin": "mdm"`).
+`twin-arm` is causal and predicts the next token; `twin-mdm` is bidirectional and `twin-causal-mdm` causal, and both predict what stands
+behind the masks, with LLaDA's loop. That loop runs the causal one as it runs any model: a mask sees what stands before it, written or
+not, and who sees whom is read off every attention call, never assumed from the loop.
 Refuses: a kind of twin that does not exist, and a config whose mask is not its kind's.
 Row p - 1 predicts position p of twin-arm; row p predicts position p of the other two.
 """
@@ -47,8 +48,9 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
     config = native_config(checkpoint)
     if getattr(config, "is_causal", True) is not kind.causal:
         raise Refusal(
-            f"The config of {checkpoint.name} says twin={named!r} and is_causal={getattr(config, 'is_causal', True)}, but attention of that twin is "
-            f"{'causal' if kind.causal else 'bidirectional'}. Config and weights may not belong together; write the twin again."
+            f"The config of {checkpoint.name} says twin={named!r} and is_causal={getattr(config, 'is_causal', True)}, but attention of "
+            f"that twin is {'causal' if kind.causal else 'bidirectional'}. Config and weights may not belong together; write the twin "
+            "again."
         )
     return Blueprint(
         family=FAMILY.name,

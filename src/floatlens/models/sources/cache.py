@@ -1,8 +1,8 @@
 """The folder where converted models are kept, and the one way to put something there.
 
-A folder that has its final name is complete (`floatlens.folders`). Of two processes that want the same thing at once, one converts and the
-other waits for it. A conversion that fails, or is interrupted, leaves nothing behind. Refused: a name that would leave the cache, and a cache
-that cannot be written.
+A folder that has its final name is complete (`floatlens.folders`). Of two processes that want the same thing at once, one converts and
+the other waits for it. A conversion that fails, or is interrupted, leaves nothing behind. Refused: a name that would leave the cache, and
+a cache that cannot be written.
 """
 
 import os

@@ -2,12 +2,12 @@
 
 transformers reads the weights and the vocabulary; this module adds what it leaves out, and refuses what it would silently get wrong:
 
-- A file says whether a text begins with the begin token (Llama and Gemma: yes, Qwen and SmolLM2: no), or leaves it to llama.cpp's default for
-  its kind of tokenizer. transformers reads neither; here the tokenizer is made to do as the file says. The same for the end token and for the
-  space before the first word.
-- A byte-level vocabulary was learned on text cut in a certain way, which the file names. transformers cuts as GPT-2 does where it does not
-  know the name, and then some numbers after several spaces or newlines come out as other tokens. The names that cut digits apart (SmolLM2 is
-  one) are added here; other unknown names are refused.
+- A file says whether a text begins with the begin token (Llama and Gemma: yes, Qwen and SmolLM2: no), or leaves it to llama.cpp's default
+  for its kind of tokenizer. transformers reads neither; here the tokenizer is made to do as the file says. The same for the end token and
+  for the space before the first word.
+- A byte-level vocabulary was learned on text cut in a certain way, which the file names. transformers cuts as GPT-2 does where it does
+  not know the name, and then some numbers after several spaces or newlines come out as other tokens. The names that cut digits apart
+  (SmolLM2 is one) are added here; other unknown names are refused.
 - Rotary scaling (Llama 3.1 and later keep it in a tensor, others in the metadata) is dropped by transformers: refused.
 - A tensor that is missing would be drawn at random: refused.
 
@@ -120,8 +120,8 @@ def _checked(gguf_file: Path) -> tuple[Mapping[str, Any], PreTrainedConfig]:
         _refuse_if_cut_off(gguf_file)
     if type(config) not in AutoModelForCausalLM._model_mapping or config is None:
         raise Refusal(
-            f"{gguf_file} holds a model of architecture '{architecture}', which transformers cannot read from GGUF as a causal language model; "
-            "use the model's original checkpoint."
+            f"{gguf_file} holds a model of architecture '{architecture}', which transformers cannot read from GGUF as a causal language "
+            "model; use the model's original checkpoint."
         )
     scaling = metadata.get(f"{architecture}.rope.scaling.type", "none")
     if "rope_freqs.weight" in tensor_names or (scaling != "none" and architecture != "gpt-oss"):
@@ -145,8 +145,8 @@ def _tokenizer(gguf_file: Path, metadata: Mapping[str, Any]) -> PreTrainedTokeni
     kind, cut = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
     if kind == "gpt2" and cut not in GGUF_PRE_TOKENIZER_SPLITS.keys() | _CUT_LIKE_GPT2 | _CUT_DIGITS_APART:
         raise Refusal(
-            f"{gguf_file} was made for text cut in a way that is not known here ('{cut}'), so it would get other tokens than the model learned; "
-            "use the model's original checkpoint."
+            f"{gguf_file} was made for text cut in a way that is not known here ('{cut}'), so it would get other tokens than the model "
+            "learned; use the model's original checkpoint."
         )
     try:
         architecture, vocabulary, special = get_gguf_tokenizer(str(gguf_file))

@@ -2,17 +2,18 @@
 
 Read: the legacy format ("version 0") of llama2.c's export, float32, and the tokenizer format beside it. What has to change on the way:
 
-- llama2.c rotates neighbouring dimensions (0, 1), (2, 3), ...; transformers rotates dimension i with i + head_size / 2. The rows of the query
-  and key projections are reordered within each head, which changes no score.
-- llama2.c merges the best-scoring neighbours first, starting from characters, a space put in front, and bytes for characters it lacks. The
-  fast tokenizer is a BPE whose merges are ordered by the score of what they make, with byte fallback.
+- llama2.c rotates neighbouring dimensions (0, 1), (2, 3), ...; transformers rotates dimension i with i + head_size / 2. The rows of the
+  query and key projections are reordered within each head, which changes no score.
+- llama2.c merges the best-scoring neighbours first, starting from characters, a space put in front, and bytes for characters it lacks.
+  The fast tokenizer is a BPE whose merges are ordered by the score of what they make, with byte fallback.
 - A llama2.c model was trained on texts that each begin with <s> and end with nothing, and llama2.c stops at the next <s>. So generation
   stops at <s> as well as at </s>.
 
 Literal `<s>` or `▁` in a text mean the special token and a space, as in every Llama tokenizer.
 
-Refused: files whose header makes no sense, newer export versions, files too short or too long for their header, weights that are not finite, a
-rotary table of another base than 10000, and tokenizers that are damaged, of another size than the model, or without the byte pieces.
+Refused: files whose header makes no sense, newer export versions, files too short or too long for their header, weights that are not
+finite, a rotary table of another base than 10000, and tokenizers that are damaged, of another size than the model, or without the byte
+pieces.
 """
 
 import math
@@ -169,7 +170,8 @@ def read_header(model_file: Path) -> Header:
         raise Refusal(f"{model_file} is cut off: its header promises {expected} bytes and it has {size}; download it again.")
     if size > expected:
         raise Refusal(
-            f"{model_file} is not a llama2.c model file: its header promises {expected} bytes and it has {size}; give a .bin file of version 0."
+            f"{model_file} is not a llama2.c model file: its header promises {expected} bytes and it has {size}; give a .bin file of "
+            "version 0."
         )
     return header
 
@@ -194,7 +196,8 @@ def read_tokenizer(tokenizer_file: Path, header: Header) -> list[Piece]:
         ) from error
     if len(pieces) != header.vocabulary:
         raise Refusal(
-            f"{tokenizer_file} holds {len(pieces)} pieces and the model has {header.vocabulary}; give the tokenizer the model was trained with."
+            f"{tokenizer_file} holds {len(pieces)} pieces and the model has {header.vocabulary}; give the tokenizer the model was "
+            "trained with."
         )
     bytes_in_file = [piece.text for piece in pieces[_FIRST_BYTE_PIECE : _FIRST_BYTE_PIECE + 256]]
     if bytes_in_file != [f"<0x{byte:02X}>" for byte in range(256)]:

