@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
     from floatlens.models.writing import Generation
+    from floatlens.study.evaluation import Evaluation, evaluate
     from floatlens.trace.trace import Trace, open_trace
     from floatlens.trace.verification import verify
 
@@ -56,6 +57,7 @@ _HOMES = {
     "AttentionCall": "capture.call",
     "Before": "capture.edits",
     "Edit": "capture.edits",
+    "Evaluation": "study.evaluation",
     "ExtraSinkToken": "interventions",
     "Forward": "capture.forward",
     "Generation": "models.writing",
@@ -81,6 +83,7 @@ _HOMES = {
     "bootstrap": "measures",
     "compare_traces": "measures",
     "direct_flow": "measures",
+    "evaluate": "study.evaluation",
     "find_anchors": "measures",
     "float_index": "measures",
     "from_attention": "measures",
@@ -101,6 +104,7 @@ __all__ = [
     "Before",
     "BrokenPromise",
     "Edit",
+    "Evaluation",
     "ExtraSinkToken",
     "Forward",
     "Generation",
@@ -128,6 +132,7 @@ __all__ = [
     "bootstrap",
     "compare_traces",
     "direct_flow",
+    "evaluate",
     "find_anchors",
     "float_index",
     "from_attention",

@@ -8,12 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from world_models import TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.interventions import ExtraSinkToken, MaskAnchors, MaskHeads, RandomHeads, RandomKeys
-from floatlens.study.evaluation import SCHEMA, evaluate
+from floatlens.study.one_model import SCHEMA, evaluate_model
 from floatlens.tasks.conditions import CONTEXTS, Condition, condition_of, controls_of, plan
 from floatlens.tasks.contexts import ClosedBook, Conflict, GoldOnly, Layout, Noise, Position, Retrieved, arrange
 from floatlens.tasks.likelihood import continuation, log_likelihoods
@@ -22,13 +21,14 @@ from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import score_text
 from floatlens.tasks.wording import WORLD_WORDING, put
 from floatlens.tasks.world import closed_book_samples, open_book_samples, shortcut
+from world_models import TOKENIZER, arm, mdm
 
 Maker = Callable[..., fl.LanguageModel]
 
 
 def ask(lm: fl.LanguageModel, samples: Sequence[Sample], contexts: Sequence[Any], **options: Any) -> pl.DataFrame:
     settings: dict[str, Any] = {"wording": WORLD_WORDING, "gen_length": 3, "progress": False, **options}
-    return evaluate(lm, samples, contexts, **settings)
+    return evaluate_model(lm, samples, contexts, **settings)
 
 
 @pytest.mark.parametrize(

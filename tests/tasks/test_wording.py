@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 from torch import nn
-from world_models import TOKENIZER, arm, mdm
 
 import floatlens as fl
 from floatlens.errors import Refusal
@@ -16,6 +15,7 @@ from floatlens.tasks.contexts import Conflict, Position, arrange
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.wording import NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording, fit, put
 from floatlens.tasks.world import make_world, open_book, open_book_samples, prompt_of
+from world_models import TOKENIZER, arm, mdm
 
 SAMPLE = Sample(
     "w-1",
