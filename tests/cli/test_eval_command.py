@@ -220,7 +220,7 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-c", "gold", "--intervention", "mask-anchor"], "There is no intervention 'mask-anchor'"),
         (["-m", "tiny-arm"], "have one name"),
         (["-c", "layout:far"], "places two gold passages, and sample world-open-0000 has 1"),
-        (["-c", "masks:4,masks=2"], "'masks:4,masks=2' says twice how many masks there are"),
+        (["-c", "masks:4,masks=2"], "'masks:4,masks=2' names masks twice"),
         (["--set", "wording=x"], "--set wording=... is not a sampler option"),
         (["--set", "brackets=false"], "--set brackets=... is not a sampler option"),
         (["--set", "likelihood=false"], "--set likelihood=... is not a sampler option of its own; use --likelihood"),

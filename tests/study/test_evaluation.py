@@ -71,7 +71,7 @@ def test_what_is_varied_has_a_kind_and_a_level() -> None:
         ("position:a/10", "'a' is no whole number"),
         ("retrieved:2.5", "'2.5' is no whole number"),
         ("noise:.4,passages=x", "'x' is no whole number"),
-        ("noise:.4,slots=3", "there is no 'slots'; a context takes passages=, gold= and masks="),
+        ("noise:.4,slots=3", "noise takes no slots=; it takes share=, passages=, gold=, masks="),
         ("position:1/3,gold=1", "position takes no gold="),
         ("noise:.4,gold=4", "3 of 5 places are left for gold passages, so gold= lies from 1 to 3"),
         ("noise:.4,gold=0", "gold= lies from 1 to 3"),

@@ -6,8 +6,8 @@ import typer
 
 from floatlens.cli.name_value import pairs, sampler_options
 from floatlens.errors import Refusal
-from floatlens.interventions.specification import is_number
 from floatlens.seeds import LARGEST_SEED
+from floatlens.small_language import is_number
 from floatlens.terminal import make_console, say
 
 
