@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 import floatlens as fl
 from floatlens.interventions import from_text
-from floatlens.study.evaluation import evaluate
+from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.contexts import GoldOnly, arrange
 from floatlens.tasks.registry import load_task
 from floatlens.tasks.samples import Sample
@@ -63,7 +63,7 @@ def measure(lm: fl.LanguageModel, samples: Sequence[Sample], wording: Wording, l
             "brackets": False,
             "progress": False,
         }
-        return evaluate(lm, samples, ["gold"], batch_size=batch_size, **how)
+        return evaluate_model(lm, samples, ["gold"], batch_size=batch_size, **how)
 
     def written(intervention: str | None) -> Any:
         under = None if intervention is None else from_text(intervention)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from floatlens.models.language_model import Generation, LanguageModel
     from floatlens.models.loading import load
+    from floatlens.study.evaluation import Evaluation, evaluate
     from floatlens.trace.trace import Trace, open_trace
     from floatlens.trace.verification import verify
 
@@ -55,6 +56,7 @@ _HOMES = {
     "AttentionCall": "capture.call",
     "Before": "capture.edits",
     "Edit": "capture.edits",
+    "Evaluation": "study.evaluation",
     "ExtraSinkToken": "interventions",
     "Forward": "capture.forward",
     "Generation": "models.language_model",
@@ -80,6 +82,7 @@ _HOMES = {
     "bootstrap": "measures",
     "compare_traces": "measures",
     "direct_flow": "measures",
+    "evaluate": "study.evaluation",
     "find_anchors": "measures",
     "float_index": "measures",
     "from_attention": "measures",
@@ -100,6 +103,7 @@ __all__ = [
     "Before",
     "BrokenPromise",
     "Edit",
+    "Evaluation",
     "ExtraSinkToken",
     "Forward",
     "Generation",
@@ -127,6 +131,7 @@ __all__ = [
     "bootstrap",
     "compare_traces",
     "direct_flow",
+    "evaluate",
     "find_anchors",
     "float_index",
     "from_attention",

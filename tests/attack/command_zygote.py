@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import floatlens.lab.runs as runs
-import floatlens.study.evaluation as evaluation
+import floatlens.study.one_model as one_model
 from floatlens.cli import run
 from floatlens.models.loading import load
 
@@ -43,8 +43,8 @@ def start(words: list[str], folder: str, log: Path, said: str) -> int:
     os.dup2(output, 2)
     os.chdir(folder)
     for module, name, note in (
-        (evaluation, "_ask", lambda lm, samples, condition, *_: f"asked {condition.name}"),
-        (evaluation, "store", lambda folder, name, rows: f"stored {rows['context'][0]}"),
+        (one_model, "_ask", lambda lm, samples, condition, *_: f"asked {condition.name}"),
+        (one_model, "store", lambda folder, name, rows: f"stored {rows['context'][0]}"),
         (runs, "run_update", lambda *given: f"updated {given[-1]}"),
         (runs, "save_state", lambda path, model, optimizer, standing: f"saved {standing.done}"),
     ):

@@ -19,7 +19,7 @@ import pytest
 from attack_size import FULL, tries
 
 from floatlens.errors import Refusal
-from floatlens.study import evaluation
+from floatlens.study import one_model
 
 Ran = tuple[int, str, str]
 COMMANDS: dict[str, list[str]] = {
@@ -201,7 +201,7 @@ EVALUATION = ["eval", "-m", "twin-arm", "--no-likelihood", "-n", "2", "--into"]
 def stopped_evaluation(floatlens: Callable[..., Ran], into: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluation that is stopped when one of its two conditions is finished."""
     asked: list[Any] = []
-    really: Any = evaluation._ask
+    really: Any = one_model._ask
 
     def ask_or_stop(*given: Any) -> pl.DataFrame:
         asked.append(given)
@@ -210,7 +210,7 @@ def stopped_evaluation(floatlens: Callable[..., Ran], into: str, monkeypatch: py
         return really(*given)
 
     with monkeypatch.context() as stopping:
-        stopping.setattr(evaluation, "_ask", ask_or_stop)
+        stopping.setattr(one_model, "_ask", ask_or_stop)
         assert floatlens(*EVALUATION, into)[0] == 130
 
 
@@ -236,7 +236,7 @@ def test_a_kept_condition_that_is_damaged_is_named_and_computed_again(
     assert floatlens(*EVALUATION, "whole")[0] == 0
     assert contents(work / "out") == contents(work / "whole")
     assert sorted(file.name for file in work.iterdir()) == ["out", "whole"]
-    assert "Going on from what was done" in said
+    assert "Resuming from what was done" in said
 
 
 def test_no_bit_of_a_kept_condition_changes_a_number_silently(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_run_that_is_killed_goes_on_and_gives_what_an_uninterrupted_one_gives(
         assert not done or "out exists already, and nothing is overwritten." in (work.parent / "said").read_text()
         check_finished(work, whole)
         if command == "eval" and finished and not done:
-            assert "Going on from what was done" in (work.parent / "said").read_text()
+            assert "Resuming from what was done" in (work.parent / "said").read_text()
     print(f"{command}: {killed} killed over {whole.seconds:.1f} s, {kept} after something was finished")
 
 

@@ -12,8 +12,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
-from floatlens.study import evaluation
-from floatlens.study.evaluation import SCHEMA
+from floatlens.study import one_model
+from floatlens.study.one_model import SCHEMA
 from floatlens.tasks.scoring import first_line
 from floatlens.tasks.world import make_tokenizer, vocabulary
 
@@ -195,9 +195,9 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
     ("words", "sentence"),
     [
         (["-c", "nois"], "There is no context 'nois'"),
-        (["-c", "noise"], "--context noise needs levels"),
-        (["-c", "gold", "--levels", "1,2"], "--levels are those of one --context"),
-        (["-c", "noise", "-c", "position", "--levels", "1"], "--levels are those of one --context"),
+        (["-c", "noise"], "--context noise needs a level"),
+        (["-c", "gold", "--levels", "1,2"], "--levels need exactly one --context"),
+        (["-c", "noise", "-c", "position", "--levels", "1"], "--levels need exactly one --context"),
         (["-t", "nqq"], "There is no task 'nqq'"),
         (["-t", "nq"], "The task nq is read from a file (nq-open-oracle.jsonl.gz or"),
         (["-t", "nq", "-d", "."], "There is no file of the task nq in .; looked for nq-open-oracle.jsonl.gz"),
@@ -220,12 +220,12 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-c", "gold", "--intervention", "mask-anchor"], "There is no intervention 'mask-anchor'"),
         (["-m", "tiny-arm"], "have one name"),
         (["-c", "layout:far"], "places two gold passages, and sample world-open-0000 has 1"),
-        (["-c", "masks:4,masks=2"], "'masks:4,masks=2' says twice how many masks there are"),
+        (["-c", "masks:4,masks=2"], "'masks:4,masks=2' names masks twice"),
         (["--set", "wording=x"], "--set wording=... is not a sampler option"),
         (["--set", "brackets=false"], "--set brackets=... is not a sampler option"),
         (["--set", "likelihood=false"], "--set likelihood=... is not a sampler option of its own; use --likelihood"),
         (["-m", "tiny-mdm", "--sampler", "best"], "There is no sampler 'best'"),
-        (["--sampler", "dream"], "--sampler dream is a loop of diffusion models, and none of these can be run by it"),
+        (["--sampler", "dream"], "dream is a loop of diffusion models, and none of these models can be run by it. Leave --sampler"),
         (["-m", "tiny-blocks"], "tiny-blocks writes by blocks or by a loop of its own"),
         (["--into", "."], ". is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as results."),
         (["--into", ".."], ".. is the working directory or lies above it"),
@@ -268,7 +268,7 @@ def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
         "again",
     ]
     asked: list[str] = []
-    really: Any = evaluation._ask
+    really: Any = one_model._ask
 
     def noted(lm: Any, samples: Any, condition: Any, *others: Any) -> pl.DataFrame:
         asked.append(condition.name)
@@ -276,7 +276,7 @@ def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
             raise KeyboardInterrupt
         return really(lm, samples, condition, *others)
 
-    monkeypatch.setattr(evaluation, "_ask", noted)
+    monkeypatch.setattr(one_model, "_ask", noted)
     code, _, error = floatlens(*words)
     assert (code, asked) == (130, ["closed-book", "gold"])
     assert "floatlens: stopped" in error
@@ -285,7 +285,7 @@ def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
     code, said, error = floatlens(*words)
     assert code == 0, error
     assert asked[2:] == ["gold"], "closed-book was done"
-    assert "Going on from what was done when the last run into again stopped." in said
+    assert "Resuming from what was done when the last run into again stopped." in said
     assert not unfinished.exists()
     assert (folder / "again" / "results.parquet").exists()
 

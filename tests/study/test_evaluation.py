@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.interventions import ExtraSinkToken, MaskAnchors, MaskHeads, RandomHeads, RandomKeys
-from floatlens.study.evaluation import SCHEMA, evaluate
+from floatlens.study.one_model import SCHEMA, evaluate_model
 from floatlens.tasks.conditions import CONTEXTS, Condition, condition_of, controls_of, plan
 from floatlens.tasks.contexts import ClosedBook, Conflict, GoldOnly, Layout, Noise, Position, Retrieved, arrange
 from floatlens.tasks.likelihood import continuation, log_likelihoods
@@ -28,7 +28,7 @@ Maker = Callable[..., fl.LanguageModel]
 
 def ask(lm: fl.LanguageModel, samples: Sequence[Sample], contexts: Sequence[Any], **options: Any) -> pl.DataFrame:
     settings: dict[str, Any] = {"wording": WORLD_WORDING, "gen_length": 3, "progress": False, **options}
-    return evaluate(lm, samples, contexts, **settings)
+    return evaluate_model(lm, samples, contexts, **settings)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_is_varied_has_a_kind_and_a_level() -> None:
         ("position:a/10", "'a' is no whole number"),
         ("retrieved:2.5", "'2.5' is no whole number"),
         ("noise:.4,passages=x", "'x' is no whole number"),
-        ("noise:.4,slots=3", "there is no 'slots'; a context takes passages=, gold= and masks="),
+        ("noise:.4,slots=3", "noise takes no slots=; it takes share=, passages=, gold=, masks="),
         ("position:1/3,gold=1", "position takes no gold="),
         ("noise:.4,gold=4", "3 of 5 places are left for gold passages, so gold= lies from 1 to 3"),
         ("noise:.4,gold=0", "gold= lies from 1 to 3"),

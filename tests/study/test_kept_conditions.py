@@ -11,8 +11,8 @@ import torch
 from polars.testing import assert_frame_equal
 
 import floatlens as fl
-from floatlens.study import evaluation
-from floatlens.study.evaluation import evaluate
+from floatlens.study import one_model
+from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score, score_text
 from floatlens.tasks.wording import WORLD_WORDING
@@ -34,7 +34,7 @@ CONTEXTS = ["position:1/3", "position:3/3"]
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The conditions that were really run."""
     names: list[str] = []
-    real: Any = evaluation._ask
+    real: Any = one_model._ask
 
     def noted(lm: fl.LanguageModel, samples: Any, condition: Any, *others: Any) -> pl.DataFrame:
         names.append(condition.name)
@@ -43,13 +43,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return real(lm, samples, condition, *others)
 
     noted.stops = True  # type: ignore[attr-defined]  # the first run is stopped in its third condition
-    monkeypatch.setattr(evaluation, "_ask", noted)
+    monkeypatch.setattr(one_model, "_ask", noted)
     return names
 
 
 def ask(keep: Path | None, lm: fl.LanguageModel | None = None, **changed: Any) -> pl.DataFrame:
     settings: dict[str, Any] = {"wording": WORLD_WORDING, "gen_length": 2, "likelihood": True, "progress": False, **changed}
-    return evaluate(lm or arm(), settings.pop("samples", open_book_samples(2, passages=3)), CONTEXTS, keep=keep, **settings)
+    return evaluate_model(lm or arm(), settings.pop("samples", open_book_samples(2, passages=3)), CONTEXTS, keep=keep, **settings)
 
 
 def test_a_stopped_run_goes_on_and_gives_what_a_whole_one_gives(tmp_path: Path, asked: list[str]) -> None:

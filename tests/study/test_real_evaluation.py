@@ -13,7 +13,7 @@ from rich.console import Console
 
 import floatlens as fl
 from floatlens.report.evaluation import print_evaluation
-from floatlens.study.evaluation import evaluate
+from floatlens.study.one_model import evaluate_model
 from floatlens.study.outcomes import Outcome, summarise
 from floatlens.tasks.conditions import condition_of
 from floatlens.tasks.registry import load_task
@@ -28,7 +28,7 @@ def asked(contexts: Sequence[str], into: Path, interventions: Sequence[str] = ()
     """A hundred questions in these contexts, printed as `floatlens eval` prints them; the table is left in a folder."""
     task = load_task("nq", QUESTIONS, conditions=[condition_of(text) for text in contexts])
     assert len(task.samples) == 100
-    table = evaluate(fl.load("smollm2-135m"), task.samples, contexts, interventions=interventions, **options)
+    table = evaluate_model(fl.load("smollm2-135m"), task.samples, contexts, interventions=interventions, **options)
     table.write_parquet(into / "results.parquet")
     summary = summarise(table)
     print_evaluation(Console(width=120, emoji=False), table, summary)

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.interventions import ExtraSinkToken, MaskAnchors, MaskHeads, RandomKeys
-from floatlens.study.evaluation import evaluate
+from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.likelihood import Continuation, continuation, log_likelihoods, mask_sets
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import WORLD_WORDING
@@ -244,7 +244,7 @@ def test_an_answer_that_does_not_fit_behind_its_prompt_is_refused_before_anythin
     sample = Sample("long", "Where does Ada Xu live?", ("Ada Xu lives in Oslo",))
     told = "The answer of sample long has 6 tokens and its prompt 7, together more than the 8 that"
     with pytest.raises(Refusal, match=told):
-        evaluate(lm, [sample], [], wording=WORLD_WORDING, gen_length=1, likelihood=True, progress=False)
+        evaluate_model(lm, [sample], [], wording=WORLD_WORDING, gen_length=1, likelihood=True, progress=False)
 
 
 def test_models_and_draws_without_a_bound_are_refused() -> None:

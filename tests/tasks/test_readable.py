@@ -11,7 +11,7 @@ import floatlens as fl
 from floatlens.errors import Caution, Refusal
 from floatlens.interventions import MaskAbove, MaskAnchors
 from floatlens.models import loading
-from floatlens.study.evaluation import evaluate
+from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import WORLD_WORDING
 from floatlens.tasks.world import open_book_samples
@@ -28,7 +28,7 @@ def twin() -> fl.LanguageModel:
 @pytest.mark.parametrize("likelihood", [True, False])
 def test_questions_that_a_model_cannot_read_are_refused_with_the_share(twin: fl.LanguageModel, likelihood: bool) -> None:
     with pytest.raises(Refusal) as refused:
-        evaluate(twin, CHINESE, ["closed-book"], wording=WORLD_WORDING, likelihood=likelihood, progress=False)
+        evaluate_model(twin, CHINESE, ["closed-book"], wording=WORLD_WORDING, likelihood=likelihood, progress=False)
     assert str(refused.value) == (
         "twin-mdm does not know the answer of 3 of 3 questions, such as '巴黎' (sample zh-0) and 3 of 9 tokens (33.3 %), such as '法国的首都是哪里', of the prompts: "
         "it reads [UNK] there, so its scores would be those of another text. Choose a model that knows these words, or pass --allow-unknown (allow_unknown=True)."
@@ -39,10 +39,10 @@ def test_one_unknown_token_in_an_answer_is_enough_where_its_likelihood_is_taken(
     known = open_book_samples(2)
     other = Sample("other", known[0].question, ("Xanadu", *known[0].answers), known[0].passages, known[0].gold)
     with pytest.raises(Refusal, match=r"the answer of 1 of 3 questions, such as 'Xanadu' \(sample other\): it reads \[UNK\] there"):
-        evaluate(twin, [*known, other], ["gold"], wording=WORLD_WORDING, likelihood=True, progress=False)
+        evaluate_model(twin, [*known, other], ["gold"], wording=WORLD_WORDING, likelihood=True, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error", Caution)
-        table = evaluate(twin, [*known, other], ["gold"], wording=WORLD_WORDING, gen_length=3, progress=False)
+        table = evaluate_model(twin, [*known, other], ["gold"], wording=WORLD_WORDING, gen_length=3, progress=False)
     assert len(table) == 6, "without likelihoods the other answer, which is known, can be written"
 
 
@@ -50,7 +50,7 @@ def test_a_few_unknown_words_in_prompts_are_said_and_many_are_allowed_by_a_flag(
     known = open_book_samples(3, passages=6)
     odd = [Sample("odd", "Where does Zaphod live?", known[0].answers, known[0].passages, known[0].gold), *known]
     with pytest.warns(Caution) as said:
-        evaluate(twin, odd, ["gold"], wording=WORLD_WORDING, gen_length=2, progress=False)
+        evaluate_model(twin, odd, ["gold"], wording=WORLD_WORDING, gen_length=2, progress=False)
     tokens = sum(
         len(twin.tokenizer(text)["input_ids"])
         for sample in odd
@@ -60,7 +60,7 @@ def test_a_few_unknown_words_in_prompts_are_said_and_many_are_allowed_by_a_flag(
         f"twin-mdm does not know 2 of {tokens} tokens ({200 / tokens:.1f} %), such as 'Zaphod', of the prompts: it reads [UNK] there."
     ]
     with pytest.warns(Caution, match="does not know the answer of 3 of 3 questions"):
-        table = evaluate(twin, CHINESE, ["closed-book"], wording=WORLD_WORDING, gen_length=2, allow_unknown=True, progress=False)
+        table = evaluate_model(twin, CHINESE, ["closed-book"], wording=WORLD_WORDING, gen_length=2, allow_unknown=True, progress=False)
     assert len(table) == 3
 
 
@@ -110,7 +110,7 @@ def test_an_intervention_that_never_acts_is_said(twin: fl.LanguageModel, interve
             warnings.simplefilter("error", Caution)
             call(prompt, gen_length=3, intervention=MaskAnchors(1), progress=False)
     with pytest.warns(Caution) as said:
-        evaluate(
+        evaluate_model(
             twin, open_book_samples(1), ["gold"], interventions=[intervention], controls=False, wording=WORLD_WORDING, gen_length=3, likelihood=True,
             progress=False,
         )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from floatlens.errors import Caution, Refusal
-from floatlens.study.evaluation import evaluate
+from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.code_runs import require_isolation
 from floatlens.tasks.conditions import condition_of, with_one_gold
 from floatlens.tasks.contexts import arrange
@@ -285,7 +285,7 @@ def test_programs_are_asked_run_and_scored_only_when_allowed(tmp_path: Path) -> 
     assert wrong.accuracy == 0.0
     asked = {"wording": task.wording, "scorer": task.scorer, "gen_length": 2, "likelihood": True, "progress": False}
     with pytest.warns(Caution, match="does not know the answer of 2 of 2 questions"):
-        table = evaluate(arm(), task.samples, [], allow_unknown=True, **asked)
+        table = evaluate_model(arm(), task.samples, [], allow_unknown=True, **asked)
     assert table["log_likelihood"].is_finite().all()
     assert table["accuracy"].to_list() == [0.0, 0.0], "a tiny model of other words writes no program"
     assert table["exact_match"].is_null().all()
@@ -306,9 +306,9 @@ def test_programs_that_cannot_be_isolated_are_refused_before_a_model_writes_any(
 
 
 def test_sampler_options_reach_the_model() -> None:
-    table = evaluate(arm(), open_book_samples(2), [], wording=WORLD_WORDING, gen_length=2, progress=False, temperature=5.0)
-    greedy = evaluate(arm(), open_book_samples(2), [], wording=WORLD_WORDING, gen_length=2, progress=False)
+    table = evaluate_model(arm(), open_book_samples(2), [], wording=WORLD_WORDING, gen_length=2, progress=False, temperature=5.0)
+    greedy = evaluate_model(arm(), open_book_samples(2), [], wording=WORLD_WORDING, gen_length=2, progress=False)
     assert table["prediction"].to_list() != greedy["prediction"].to_list()
     assert table.drop("prediction", "accuracy", "exact_match", "f1").equals(greedy.drop("prediction", "accuracy", "exact_match", "f1"))
     with pytest.raises(Refusal, match="warmth"):
-        evaluate(arm(), open_book_samples(1), [], wording=WORLD_WORDING, gen_length=2, progress=False, warmth=5.0)
+        evaluate_model(arm(), open_book_samples(1), [], wording=WORLD_WORDING, gen_length=2, progress=False, warmth=5.0)

@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from floatlens.errors import Refusal
-from floatlens.interventions.specification import is_number
 from floatlens.seeds import LARGEST_SEED
+from floatlens.small_language import is_number
 from floatlens.terminal import make_console, say
 
 # what `--set` may not name, because it has an option of its own

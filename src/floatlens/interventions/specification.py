@@ -26,7 +26,6 @@ Numbers = int | str | range | Sequence[int]
 """How a set of layers or steps may be given: 3, [0, 4, 9], range(0, 8), "0-7+9+12-"."""
 
 LONGEST_SPAN = 40  # characters
-MOST_DIGITS = 9
 _SPAN = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 
 
@@ -73,17 +72,6 @@ def is_count(value: object, least: int = 0) -> bool:
     (True, False, False, False)
     """
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a whole number from 0 on, of no more digits than a layer, a head or a count of passages may need.
-
-    Examples
-    --------
-    >>> is_number(" 12 "), is_number("²"), is_number("-1"), is_number("9" * 5000)
-    (True, False, False, False)
-    """
-    return text.strip().isdecimal() and len(text.strip()) <= MOST_DIGITS
 
 
 Span = tuple[int, int | None]

@@ -26,8 +26,8 @@ from floatlens.interventions.specification import (
     RandomHeads,
     RandomKeys,
     ZeroAnchorValues,
-    is_number,
 )
+from floatlens.small_language import Phrase, is_number, parse
 
 KINDS: dict[str, type[Intervention]] = {
     kind.kind: kind for kind in (MaskAnchors, MaskAbove, ZeroAnchorValues, MaskHeads, ExtraSinkToken, KeepSinks, RandomKeys, RandomHeads)
@@ -111,25 +111,12 @@ extra-sink-token, keep-sinks, random-keys, random-heads.
         raise Refusal(
             f"{text[:80]!r} names a control of a control; a control has one original, as in 'random-keys:mass of mask-anchors:5'."
         )
-    name, _, rest = own.partition(":")
-    kind = _kind(name.strip())
-    values: dict[str, Any] = {"of": from_text(original)} if original else {}
+    phrase = parse(own)
+    kind = _kind(phrase.name)
     unnamed = [field.name for field in _in_order(kind) if field.name != "of" and not field.kw_only]
-    for word in filter(None, (word.strip() for word in rest.split(","))):
-        field, equals, value = (part.strip() for part in word.partition("="))
-        if not equals:
-            if kind is MaskHeads:
-                values.setdefault("heads", []).append(_read("heads", word, text))
-                continue
-            if not unnamed:
-                raise Refusal(f"{text!r}: there is no place for {word!r}; {kind.kind} takes {_takes(kind)}.")
-            field, value = unnamed[0], word
-        if field in values:
-            raise Refusal(f"{text!r} names {field} twice.")
-        if field in unnamed:
-            unnamed.remove(field)
-        values[field] = _read(field, value, text)
-    return _made(kind, values)
+    given = phrase.values(unnamed, _takes(kind), several="heads" if kind is MaskHeads else "")
+    values = {field: _read(field, value, phrase) for field, value in given.items()}
+    return _made(kind, {**values, "of": from_text(original)} if original else values)
 
 
 def _kind(name: Any) -> type[Intervention]:
@@ -163,15 +150,19 @@ def _value_in_words(value: Any) -> str:
     return ",".join(f"{layer}:{head}" for layer, head in value) if isinstance(value, tuple) else str(value)
 
 
-def _read(field: str, value: str, text: str) -> Any:
-    """A value of the text in the type of its field; a text that is none stays one, and the field's own check says what is wrong."""
+def _read(field: str, value: str, phrase: Phrase) -> Any:
+    """A value in the type of its field. What a field accepts is checked when the intervention is made."""
     if field == "heads":
-        layer, _, head = value.partition(":")
-        if not (is_number(layer) and is_number(head)):
-            raise Refusal(f"{text!r}: heads are layer:head pairs, such as mask-heads:3:0,11:4; this is {value!r}.")
-        return int(layer), int(head)
+        return [_head(pair, phrase) for pair in value.split(",")]
     reader: Callable[[str], Any] = {"k": int, "window": int, "seed": int, "eps": float}.get(field, str)
     try:
         return reader(value)
     except ValueError:
-        raise Refusal(f"{text[:80]!r}: {field} is a number, and {value[:40]!r} is none.") from None
+        raise phrase.refusal(f"{field} is a number, and {value[:40]!r} is none.") from None
+
+
+def _head(pair: str, phrase: Phrase) -> tuple[int, int]:
+    layer, _, head = pair.partition(":")
+    if not (is_number(layer) and is_number(head)):
+        raise phrase.refusal(f"heads are layer:head pairs, such as mask-heads:3:0,11:4; this is {pair[:40]!r}.")
+    return int(layer), int(head)

@@ -56,7 +56,7 @@ from floatlens.measures.summary import Summary, measure_trace, over_depth
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.report.claims import draw_masking, draw_trace
-from floatlens.study.evaluation import evaluate
+from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.contexts import Position, arrange
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score, contains, score_text
@@ -196,7 +196,7 @@ def asked_by_heart(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
 def asked_two_hops(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
     """Two-hop questions, with the evidence in one passage, two adjacent ones, two far apart."""
     samples = two_hop_samples(count, passages=4, seed=seed)
-    found = evaluate(lm, samples, LAYOUTS, brackets=False, gen_length=TWO_HOP_TOKENS, **_how(seed))
+    found = evaluate_model(lm, samples, LAYOUTS, brackets=False, gen_length=TWO_HOP_TOKENS, **_how(seed))
     return found.with_columns(experiment=pl.lit("layout"))
 
 
@@ -212,7 +212,7 @@ def asked_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFram
 def described_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
     """What is written when the strongest key of each step is masked at the next, and under both controls."""
     samples = description_samples(count, passages=DESCRIBED_FROM, seed=seed)
-    found = evaluate(
+    found = evaluate_model(
         lm,
         samples,
         (MASKED_CONTEXT,),
@@ -274,7 +274,7 @@ def _short_answers(
     brackets: bool = True,
     interventions: Sequence[Intervention] = (),
 ) -> pl.DataFrame:
-    return evaluate(
+    return evaluate_model(
         lm,
         samples,
         contexts,

@@ -230,7 +230,7 @@ def write_pictures(folder: Path, table: pl.DataFrame, outcomes: Sequence[Outcome
     folder
         Where the pictures are written; those that stand there are replaced.
     table, outcomes
-        Rows of `floatlens.study.evaluation.evaluate`, of one model or several, and what `floatlens.study.outcomes.summarise` makes of them.
+        Rows of `floatlens.evaluate`, of one model or several, and what `floatlens.study.outcomes.summarise` makes of them.
 
     Returns
     -------

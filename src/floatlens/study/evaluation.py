@@ -1,354 +1,401 @@
-"""Ask questions under several conditions and write down what came out: one row for each sample and condition.
+"""Evaluate models on a task: everything that `floatlens eval` does, as one call that returns tables and saves them if asked to.
 
-Every condition asks the same samples, with the same wording, extraction and scores, and whatever is drawn for a sample is drawn from its own seed, `seed` plus its number: rows are paired
-by `sample`. The exact prompt is in the table, and so is what had to be cut for a model whose context is short.
+`evaluate` finds the questions, plans the conditions, loads one model after the other, asks it, records traces of the first questions
+and summarises. `floatlens.study.one_model` asks one model; `floatlens.report.evaluation` draws and prints what comes out.
 
-Decided here: samples run in the order of their longest prompt in characters, so that a batch holds prompts of similar length, the same ones in every condition
-and for every model; the rows come in the order in which samples and conditions were given. A sample that cannot be run stops the evaluation, with its id: none is dropped. All prompts and answers are
-looked at before the model runs, so that what does not fit is refused at once.
-Refused as well, unless `allow_unknown` is given: questions and answers that the model's tokenizer does not know (`readable`). An intervention that removed nothing in a whole condition is said.
+Decided here: everything that can be checked without weights is checked before any are read: the place to write to, the contexts, the
+questions, the sampler options, and whether each tokenizer knows the words. Sampler options go to the models whose loop has them. A folder
+is written beside its place and renamed when it is whole; conditions that are done are kept meanwhile, so that the same call after an
+interruption resumes from them.
 
-Columns: `model`, `sample`, `context` (as text), `kind` and `level` (what is varied, and its number where it has one), `intervention` and `control` ("" without), `prompt`,
-`prediction` (what was extracted), `answer` (the first of those that count, whose likelihood is taken), `accuracy`, `exact_match`, `f1`, `log_likelihood`, `log_likelihood_error`,
-`removed` (share of the attention that interventions removed while the model wrote), `likelihood_removed` (and while its likelihood was taken), `shortcut`, `passages` (shown),
-`passages_cut`, `gold_cut`, `gen_length`. What was not asked for, or does not exist, is null: likelihoods without `likelihood=True`, shares without an intervention, the F1 of a number.
+Refused: two models of one name, an option that no model has, traces without a folder to write them to, and whatever the tasks, the
+contexts and the models refuse.
 """
 
+import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from inspect import isfunction
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from floatlens.decoding.options import refuse_batch_size
+from floatlens.decoding.options import share_out
+from floatlens.decoding.prompts import encode
 from floatlens.errors import Caution, Refusal
-from floatlens.interventions.run import NOTHING_REMOVED
+from floatlens.folders import refuse_place, unfinished_folder
 from floatlens.interventions.specification import Intervention
-from floatlens.interventions.wording import to_text
-from floatlens.models.language_model import Generation, LanguageModel
+from floatlens.models.doctor import Examination, examine
+from floatlens.models.language_model import LanguageModel
+from floatlens.models.loading import load
 from floatlens.seeds import refuse_seed
-from floatlens.study.kept import fingerprint, name_of, restore, store
-from floatlens.tasks.conditions import Condition, plan
-from floatlens.tasks.contexts import Context, arrange
-from floatlens.tasks.likelihood import (
-    DRAWS,
-    Continuation,
-    Likelihood,
-    continuation,
-    log_likelihoods,
-    refuse_without_likelihood,
-    refuse_without_room,
-)
-from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.scoring import Scorer, score_text
-from floatlens.tasks.wording import QA_WORDING, Fitted, Wording, fit, put, refuse_unknown_tokens
-from floatlens.terminal import progress_bar
+from floatlens.study.one_model import Settings, ask_model, refuse_samples
+from floatlens.study.outcomes import Outcome, as_table, summarise
+from floatlens.tasks.conditions import Condition, as_file_name, complete, condition_of, plan, with_one_gold
+from floatlens.tasks.contexts import Context, arrange, holds_evidence
+from floatlens.tasks.likelihood import DRAWS, refuse_without_likelihood
+from floatlens.tasks.registry import Task, index_of_file, load_task
+from floatlens.tasks.samples import Sample
+from floatlens.tasks.wording import Wording, fit, put, refuse_unknown_tokens
 
-SCHEMA: dict[str, Any] = {
-    "model": pl.String,
-    "sample": pl.String,
-    "context": pl.String,
-    "kind": pl.String,
-    "level": pl.Float64,
-    "intervention": pl.String,
-    "control": pl.String,
-    "prompt": pl.String,
-    "prediction": pl.String,
-    "answer": pl.String,
-    "accuracy": pl.Float64,
-    "exact_match": pl.Float64,
-    "f1": pl.Float64,
-    "log_likelihood": pl.Float64,
-    "log_likelihood_error": pl.Float64,
-    "removed": pl.Float64,
-    "likelihood_removed": pl.Float64,
-    "shortcut": pl.Float64,
-    "passages": pl.Int64,
-    "passages_cut": pl.Int64,
-    "gold_cut": pl.Int64,
-    "gen_length": pl.Int64,
-}
-"""The columns of an evaluation and their types."""
+Model = str | os.PathLike[str] | LanguageModel
+"""A model to evaluate: loaded already, or anything that `floatlens.load` takes by name."""
 
-Shortcut = Callable[[Sample, Sequence[Passage]], float]
-"""What ignoring the point of a question would score, when these passages are shown."""
+SAMPLES = 100
+"""How many questions of a task by name are asked where nothing else is said."""
+
+TRACE_COLUMNS = {"trace": pl.String, "number": pl.Int64, "model": pl.String, "context": pl.String, "sample": pl.String, "gold": pl.String}
 
 
 @dataclass(frozen=True)
-class _Settings:
-    """What is the same for all conditions of a run."""
+class Evaluation:
+    """What an evaluation gave.
 
-    wording: Wording
-    scorer: Scorer
-    shortcut: Shortcut | None
-    gen_length: int
-    steps: int | None
-    batch_size: int
-    seed: int
-    draws: int | None  # None: no likelihoods
-    chat: bool | None
-    options: dict[str, Any]
+    `rows` has one row per model, condition and sample (columns: `floatlens.study.one_model`); `outcomes` are the numbers they come to, and
+    `summary` the same as a table. `traces` says which trace below `folder` holds which question, and which of its regions are gold.
+    `passages_from` says where passages come from that the task's file does not give; `left_out` holds, by the id of the sample, why a
+    question was left out.
+    """
+
+    rows: pl.DataFrame
+    outcomes: tuple[Outcome, ...]
+    traces: pl.DataFrame
+    passages_from: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What rows depend on besides model, condition and prompts; how many run together is not part of it."""
-        functions = {name: None if one is None else _named(one) for name, one in (("scorer", self.scorer), ("shortcut", self.shortcut))}
-        return {name: value for name, value in vars(self).items() if name not in (*functions, "batch_size")} | functions
+    def summary(self) -> pl.DataFrame:
+        """The outcomes as a table, one row each."""
+        return as_table(self.outcomes)
 
-    def length_for(self, condition: Condition) -> int:
-        """How many tokens are to be written under a condition."""
-        return condition.masks or self.gen_length
+    def save(self, folder: Path) -> None:
+        """Write results.parquet, summary.csv and, if there are traces, traces.csv into a folder."""
+        self.rows.write_parquet(folder / "results.parquet")
+        self.summary.write_csv(folder / "summary.csv")
+        if len(self.traces):
+            self.traces.write_csv(folder / "traces.csv")
+
+
+@dataclass(frozen=True)
+class _Loading:
+    """How models that are given by name are read."""
+
+    dtype: str | None
+    device: str | None
+    trust_remote_code: bool
+    block_lengths: Mapping[str, int]
+
+    def examine(self, model: Model) -> Examination | LanguageModel:
+        """What is known of a model without reading its weights."""
+        if isinstance(model, LanguageModel):
+            return model
+        block_length = self.block_lengths.get(os.fspath(model))
+        return examine(model, dtype=self.dtype, trust_remote_code=self.trust_remote_code, block_length=block_length)
+
+    def load(self, model: Model) -> LanguageModel:
+        if isinstance(model, LanguageModel):
+            return model
+        how = {"dtype": self.dtype, "device": self.device, "trust_remote_code": self.trust_remote_code}
+        return load(model, **how, block_length=self.block_lengths.get(os.fspath(model)))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What every model is asked: a task, under the conditions that were asked for and those that come with them; how many are traced."""
+
+    task: Task
+    asked: list[Condition]
+    conditions: list[Condition]
+    loading: _Loading
+    trace: int
+    progress: bool
 
 
 def evaluate(
-    lm: LanguageModel,
-    samples: Sequence[Sample],
-    contexts: Sequence[str | Context | Condition],
+    models: Model | Sequence[Model],
+    task: str | Task = "world",
+    contexts: Sequence[str | Context | Condition] = (),
     *,
     interventions: Sequence[str | Intervention] = (),
     controls: bool = True,
     brackets: bool = True,
-    wording: Wording = QA_WORDING,
-    scorer: Scorer = score_text,
-    shortcut: Shortcut | None = None,
-    gen_length: int = 32,
+    samples: int | None = None,
+    data: str | os.PathLike[str] | None = None,
+    corpus: str | os.PathLike[str] | None = None,
+    infer_gold: bool = False,
+    leave_out: bool = False,
+    run_code: bool = False,
+    wording: Wording | None = None,
+    gen_length: int | None = None,
     steps: int | None = None,
+    sampler: str | None = None,
     batch_size: int = 8,
     seed: int = 0,
-    likelihood: bool = False,
+    likelihood: bool = True,
     draws: int = DRAWS,
     chat: bool | None = None,
     allow_unknown: bool = False,
-    keep: Path | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    block_lengths: Mapping[str, int] | None = None,
+    trace: int = 0,
+    into: str | os.PathLike[str] | None = None,
+    draw: Callable[[Path, Evaluation], object] | None = None,
+    tell: Callable[[str], object] | None = None,
     progress: bool = True,
     **options: Any,
-) -> pl.DataFrame:
-    """Every sample under every condition.
+) -> Evaluation:
+    """Ask models the questions of a task, with and without passages, and summarise what they answer.
 
     Parameters
     ----------
-    lm
-        The model.
-    samples
-        Questions with different ids.
+    models
+        One model or several: names, folders, files, or loaded ones. Models given by name are loaded one after the other.
+    task
+        The name of a task (`floatlens.tasks.registry.TASKS`), or a `Task`.
     contexts
-        What stands before them: contexts, or their texts, such as "noise:0.4". Closed-book and gold-only come by themselves (`brackets`).
-    interventions
-        What the model may not look at, in every context that is asked for; each with its controls (`controls`).
-    wording, scorer, shortcut
-        How a prompt reads, how what comes out is scored, and what to print beside the scores (the world has a `shortcut`).
-    gen_length, steps
-        How many tokens to write, and in how many denoising steps at most; one a token by default. An autoregressive model has no steps to choose.
-    batch_size
-        How many prompts run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall differently (docs/reference/decoding.md).
-    seed
-        What random controls and mask sets are drawn from.
-    likelihood, draws
-        Whether the log-likelihood of the first answer is taken as well, and from how many mask sets at most.
-    chat
-        Whether prompts go through the chat template; by default where there is one.
-    allow_unknown
-        Go on where the tokenizer does not know parts of the prompts or answers, with a warning instead of a refusal.
-    keep
-        A folder for conditions that are done: the same call after one that was stopped goes on from them. By default nothing is kept.
+        What stands before the questions: "closed-book", "gold", "retrieved:5", "noise:.4", "position:3/10", "layout:far", "conflict",
+        "masks:64", or `Context`s.
+    interventions, controls
+        What the models may not look at, such as "mask-anchors:1", in every context given; each with its random controls.
+    brackets
+        Whether closed-book and gold-only run as well.
+    samples
+        How many questions at most; 100 by default, and all those of a `Task`.
+    data, corpus
+        For a task by name: the file with its questions, or the folder it lies in; and a file of passages to search.
+    infer_gold, leave_out, run_code
+        Call gold what holds an answer, where the file names no gold passages; leave out questions that lack what a context needs, instead
+        of refusing; allow running the programs that models write for humaneval.
+    wording, gen_length
+        How a prompt reads, and how many tokens to write; the task's own by default.
+    steps, sampler, options
+        The largest number of denoising steps (by default one per token), another decoding loop for the diffusion models, and options of
+        the sampler for the models that have them, such as temperature=0.7.
+    batch_size, seed, likelihood, draws, chat, allow_unknown
+        As in `floatlens.study.one_model.Settings`.
+    dtype, device, trust_remote_code, block_lengths
+        For models given by name, as for `floatlens.load`; `block_lengths` by the name of the model.
+    trace
+        Record traces of so many of the first questions, in every context given, below `into`.
+    into
+        The folder to write: results.parquet, summary.csv, traces. If the call is interrupted, the same call resumes. By default
+        nothing is written.
+    draw
+        Called with the folder before it gets its name, and the result: what it writes there is part of the folder. For pictures, use
+        `floatlens.report.evaluation.write_pictures`.
+    tell
+        Called with sentences about what happens, such as `print`. By default they are not shown.
     progress
-        Show a progress bar.
-    options
-        Those of the sampler, as for `lm.generate`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row for each condition and sample, as the module says.
+        Show progress bars.
 
     Examples
     --------
-    >>> from transformers import LlamaConfig, LlamaForCausalLM
-    >>> from floatlens.tasks.wording import WORLD_WORDING
-    >>> from floatlens.tasks.world import make_tokenizer, open_book_samples
-    >>> size = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=300)
-    >>> how = dict(family="autoregressive", sampler="autoregressive", row_offset=1)
-    >>> lm = LanguageModel(LlamaForCausalLM(LlamaConfig(**size)).eval(), make_tokenizer(), **how)
-    >>> table = evaluate(lm, open_book_samples(2), ["noise:0.8"], wording=WORLD_WORDING, gen_length=2)
-    >>> table.select("sample", "context", "passages").rows()[::2]
-    [('world-open-0000', 'closed-book', 0), ('world-open-0000', 'gold', 1), ('world-open-0000', 'noise:0.8', 5)]
+    >>> import floatlens as fl
+    >>> evaluation = fl.evaluate("twin-arm", contexts=["noise:.8"], samples=2, likelihood=False)
+    >>> evaluation.rows.select("context", "passages").unique(maintain_order=True).rows()
+    [('closed-book', 0), ('gold', 1), ('noise:0.8', 5)]
+    >>> evaluation.summary.columns[:4]
+    ['quantity', 'outcome', 'model', 'estimate']
     """
-    _refuse_samples(samples)
-    refuse_batch_size(batch_size)
+    tell = tell or (lambda _sentence: None)
+    if into is not None:
+        refuse_place(into)
+    elif trace:
+        raise Refusal("Traces are written to a folder, and none is given. Pass into=FOLDER.")
     seed = refuse_seed(seed)
-    if likelihood:
-        refuse_without_likelihood(lm)
-    settings = _Settings(wording, scorer, shortcut, gen_length, steps, batch_size, seed, draws if likelihood else None, chat, options)
-    conditions = plan(samples, contexts, interventions, controls=controls, brackets=brackets)
-    shown = {condition.context: [arrange(sample, condition.context) for sample in samples] for condition in conditions}
-    order = _by_longest_prompt(samples, list(shown.values()), wording)
-    fitted = {}
-    for context, length in dict.fromkeys((condition.context, settings.length_for(condition)) for condition in conditions):
-        fitted[context, length] = _fit_all(lm, samples, shown[context], length, settings)
-    encoded = [one.encoded for prompts in fitted.values() for one in prompts]
-    refuse_unknown_tokens(lm.name, lm.tokenizer, samples, encoded, wording, likelihood=likelihood, allow_unknown=allow_unknown)
-    tables: list[pl.DataFrame] = []
-    model = "" if keep is None else fingerprint(lm)
-    with _cautions_kept_back(), progress_bar(len(conditions) * len(samples), f"Asking {lm.name}", show=progress) as advance:
-        for condition in conditions:
-            prompts = fitted[condition.context, settings.length_for(condition)]
-            asked = [(sample.id, one.encoded.text, *sample.answers) for sample, one in zip(samples, prompts, strict=True)]
-            name = name_of(model, condition.name, asked, settings.told)
-            rows = restore(keep, name)
-            if rows is None:
-                rows = store(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance))
-            else:
-                advance(len(samples))
-            tables.append(rows)
-    for condition, rows in zip(conditions, tables, strict=True):
-        if condition.acting is not None and _nothing_removed(rows):
-            warnings.warn(f"{lm.name}, {condition.name}: {NOTHING_REMOVED}", Caution, stacklevel=2)
-    return pl.concat(tables)
+    given = [models] if isinstance(models, str | os.PathLike | LanguageModel) else list(models)
+    _refuse_names(given)
+    asked = list(dict.fromkeys(condition_of(context) for context in contexts))
+    if isinstance(task, Task):
+        if data is not None or corpus is not None:
+            raise Refusal("A Task holds its questions already; data= and corpus= are for tasks that are given by name.")
+        task = replace(task, samples=task.samples[:samples])
+    else:
+        task = load_task(
+            task,
+            data,
+            conditions=asked,
+            count=SAMPLES if samples is None else samples,
+            seed=seed,
+            corpus=None if corpus is None else index_of_file(corpus),
+            infer_gold=infer_gold,
+            run_code=run_code,
+            leave_out=leave_out,
+        )
+    task, asked = _adapted(replace(task, wording=wording or task.wording), asked, leave_out, tell)
+    conditions = plan(task.samples, asked, interventions, controls=controls, brackets=brackets)
+    loading = _Loading(dtype, device, trust_remote_code, block_lengths or {})
+    planned = _Plan(task, asked, conditions, loading, trace, progress)
+    settings = Settings(
+        wording=task.wording,
+        scorer=task.scorer,
+        shortcut=task.shortcut,
+        gen_length=gen_length or task.gen_length,
+        steps=steps,
+        batch_size=batch_size,
+        seed=seed,
+        likelihood=likelihood,
+        draws=draws,
+        chat=chat,
+        allow_unknown=allow_unknown,
+        options=options,
+    )
+    runs = _settings_by_model(given, planned, settings, sampler, tell)
+    asking = f"{counted(len(task.samples), 'question')} under {counted(len(conditions), 'condition')}"
+    tell(f"{asking} for {counted(len(given), 'model')}.")
+    if into is None:
+        return _ask_all(planned, runs)
+    with unfinished_folder(into, "floatlens eval", keeps=True) as unfinished:
+        if any(unfinished.kept.iterdir()):
+            tell(f"Resuming from what was done when the last run into {into} stopped.")
+        evaluation = replace(_ask_all(planned, runs, unfinished.kept, unfinished.folder), folder=Path(into))
+        evaluation.save(unfinished.folder)
+        if draw is not None:
+            draw(unfinished.folder, evaluation)
+    return evaluation
 
 
-@contextmanager
-def _cautions_kept_back() -> Iterator[None]:
-    """What single batches would be warned of is said once, of the whole evaluation."""
+def _refuse_names(models: Sequence[Model]) -> None:
+    """Refuse two models of one name, and none at all."""
+    names = [model.name if isinstance(model, LanguageModel) else os.fspath(model) for model in models]
+    if not names:
+        raise Refusal("There is no model to evaluate. Give at least one.")
+    if len({Path(name).name for name in names}) < len(names):
+        raise Refusal(
+            f"Two of the models {', '.join(names)} have one name, by which rows and traces are told apart. Give each once, or copy one."
+        )
+
+
+def _adapted(task: Task, asked: list[Condition], leave_out: bool, tell: Callable[[str], object]) -> tuple[Task, list[Condition]]:
+    """The task and the conditions such that the questions can be asked under them, and a sentence about each thing that was adapted."""
+    refuse_samples(task.samples)
+    if task.passages_from:
+        tell(task.passages_from)
+    with_one = with_one_gold(asked, task.samples)
+    if with_one != asked:
+        texts = ", ".join(condition.text for condition in with_one)
+        tell(f"No question has more than one gold passage, so noise adds distractors to that one: {texts}.")
+    if not leave_out:
+        return task, with_one
+    kept, lacking = complete(task.samples, with_one)
+    left_out = {**task.left_out, **lacking}
+    if not kept:
+        raise Refusal(f"No question has what these contexts need: {next(iter(left_out.values()))}")
+    if left_out:
+        tell(f"Left out {counted(len(left_out), 'question')}, such as: {next(iter(left_out.values()))}")
+    return replace(task, samples=tuple(kept), left_out=left_out), with_one
+
+
+def _settings_by_model(
+    models: Sequence[Model], planned: _Plan, settings: Settings, sampler: str | None, tell: Callable[[str], object]
+) -> list[tuple[Model, Settings]]:
+    """Each model with its settings: the options that its loop has. Refused before any weights are read: what a model cannot be asked."""
+    examined = [planned.loading.examine(model) for model in models]
+    for known in examined:
+        if settings.likelihood:
+            refuse_without_likelihood(known)
+    for known in examined:
+        if not settings.allow_unknown:
+            _refuse_unreadable(known.name, known.tokenizer, planned, settings)
+    if sampler and all(known.sampler in (None, "autoregressive") for known in examined):
+        raise Refusal(
+            f"{sampler} is a loop of diffusion models, and none of these models can be run by it. Leave --sampler (sampler=) out."
+        )
+    loops = [known.sampler if known.sampler in (None, "autoregressive") else sampler or known.sampler for known in examined]
+    shares = share_out(settings.options, loops)
+    for known, share in zip(examined, shares, strict=True):
+        if lacking := ", ".join(name for name in settings.options if name not in share):
+            tell(f"{known.name} has no {lacking} and runs without.")
+    own = [replace(settings, options={"sampler": loop, **share}) for loop, share in zip(loops, shares, strict=True)]
+    return list(zip(models, own, strict=True))
+
+
+def _refuse_unreadable(name: str, tokenizer: Any, planned: _Plan, settings: Settings) -> None:
+    """Refuse questions that a model cannot read, before any weights are."""
+    if tokenizer is None:
+        return
+    task = planned.task
+    contexts = dict.fromkeys(condition.context for condition in planned.conditions)
+    prompts = [put(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
+    encoded = [encode(prompt, tokenizer, chat=settings.chat) for prompt in prompts]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Caution)
-        yield
+        warnings.simplefilter("ignore", Caution)  # the warnings come when the model is asked
+        refuse_unknown_tokens(name, tokenizer, task.samples, encoded, task.wording, likelihood=settings.likelihood)
 
 
-def _nothing_removed(rows: pl.DataFrame) -> bool:
-    """Whether an intervention left all answers of a condition, and their likelihoods, as they were."""
-    return not (rows["removed"].fill_null(0).sum() or rows["likelihood_removed"].fill_null(0).sum())
+def _ask_all(planned: _Plan, runs: Sequence[tuple[Model, Settings]], keep: Path | None = None, folder: Path | None = None) -> Evaluation:
+    """Ask one model after the other; only one is held in memory."""
+    asked = [_ask_and_record(planned, model, settings, keep, folder) for model, settings in runs]
+    table = pl.concat([rows for rows, _ in asked])
+    traces = pl.DataFrame([row for _, recorded in asked for row in recorded], schema=TRACE_COLUMNS)
+    return Evaluation(table, tuple(summarise(table)), traces, planned.task.passages_from, planned.task.left_out)
 
 
-def _fit_all(
-    lm: LanguageModel, samples: Sequence[Sample], shown: Sequence[Sequence[Passage]], length: int, settings: _Settings
-) -> list[Fitted]:
-    """The prompts of all samples in one context, with room for what is to be written, and for the answers whose likelihood is taken."""
-    given = zip(samples, shown, strict=True)
-    fitted = [fit(lm, sample, passages, settings.wording, length, settings.chat) for sample, passages in given]
-    for sample, one in zip(samples, fitted, strict=True) if settings.draws is not None else ():
-        refuse_without_room(lm, _continuation(lm, sample, one, settings))
-    return fitted
+def _ask_and_record(
+    planned: _Plan, model: Model, settings: Settings, keep: Path | None, folder: Path | None
+) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """The rows of one model, and those of its traces."""
+    lm, samples = planned.loading.load(model), planned.task.samples
+    rows = ask_model(lm, samples, planned.conditions, settings, keep=keep, progress=planned.progress)
+    if not planned.trace or folder is None:
+        return rows, []
+    conditions = planned.asked or [condition for condition in planned.conditions if condition.intervention is None]
+    return rows, record_traces(lm, samples[: planned.trace], conditions, settings, folder, progress=planned.progress)
 
 
-def _ask(
+def record_traces(
     lm: LanguageModel,
     samples: Sequence[Sample],
-    condition: Condition,
-    fitted: Sequence[Fitted],
-    order: Sequence[int],
-    settings: _Settings,
-    advance: Callable[[int], None],
-) -> pl.DataFrame:
-    """All samples under one condition, batch by batch; rows in the order of the samples."""
-    rows: dict[int, dict[str, Any]] = {}
-    for first in range(0, len(order), settings.batch_size):
-        batch = order[first : first + settings.batch_size]
-        seeds = [settings.seed + at for at in batch]
-        try:
-            written, likely = _run(lm, [(samples[at], fitted[at]) for at in batch], condition, seeds, settings)
-        except Refusal as refusal:
-            for at, seed in zip(batch, seeds, strict=True):  # which of them is it?
-                try:
-                    _run(lm, [(samples[at], fitted[at])], condition, [seed], settings)
-                except Refusal as of_one:
-                    raise Refusal(f"Sample {samples[at].id}, {condition.name}: {of_one}") from None
-            raise Refusal(f"Samples {', '.join(samples[at].id for at in batch)}, {condition.name}: {refusal}") from None
-        for place, at in enumerate(batch):
-            rows[at] = _row(lm, samples[at], condition, fitted[at], written[place], likely[place], settings)
-        advance(len(batch))
-    return pl.DataFrame([rows[at] for at in range(len(samples))], schema=SCHEMA)
+    conditions: Sequence[Condition],
+    settings: Settings,
+    folder: Path,
+    *,
+    progress: bool = True,
+) -> list[dict[str, Any]]:
+    """Record samples under each condition, without interventions: one trace per condition, `traces/MODEL/CONDITION.zarr` below `folder`.
+
+    Returns
+    -------
+    list[dict]
+        One row per sample and trace: trace (its path below `folder`), number (of the sample in the trace), model, context, sample, and gold
+        (the regions that hold the evidence).
+
+    Examples
+    --------
+    >>> import floatlens, tempfile
+    >>> from floatlens.tasks.world import open_book_samples
+    >>> from floatlens.tasks.wording import WORLD_WORDING
+    >>> lm, settings = floatlens.load("twin-arm"), Settings(wording=WORLD_WORDING, gen_length=2)
+    >>> rows = record_traces(lm, open_book_samples(1), [condition_of("position:2/3")], settings, Path(tempfile.mkdtemp()))
+    >>> rows[0]["trace"], rows[0]["gold"]
+    ('traces/twin-arm/position-2-3.zarr', 'doc_2')
+    """
+    rows = []
+    for condition in conditions:
+        length, steps = settings.length_for(condition), settings.steps_for(lm, condition)
+        fitted = [fit(lm, sample, arrange(sample, condition.context), settings.wording, length, settings.chat) for sample in samples]
+        path = Path("traces") / Path(lm.name).name / f"{as_file_name(condition.text)}.zarr"
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        how = {"gen_length": length, "steps": steps, "seed": settings.seed, "chat": settings.chat, **settings.options}
+        lm.trace([prompt.prompt for prompt in fitted], path=folder / path, progress=progress, **how)
+        for number, (sample, prompt) in enumerate(zip(samples, fitted, strict=True)):
+            shown = enumerate(prompt.passages, start=1)
+            gold = " ".join(f"doc_{slot}" for slot, passage in shown if holds_evidence(sample, passage))
+            about = {"model": lm.name, "context": condition.text, "sample": sample.id, "gold": gold}
+            rows.append({"trace": path.as_posix(), "number": number, **about})
+    return rows
 
 
-def _run(
-    lm: LanguageModel, batch: Sequence[tuple[Sample, Fitted]], condition: Condition, seeds: Sequence[int], settings: _Settings
-) -> tuple[list[Generation], list[Likelihood | None]]:
-    """What a model writes after the prompts of a batch, and how likely it finds their answers."""
-    length = settings.length_for(condition)
-    steps = None if settings.steps is None or lm.sampler == "autoregressive" else min(settings.steps, length)
-    written = lm.generate(
-        [fitted.prompt for _, fitted in batch],
-        gen_length=length,
-        steps=steps,
-        seed=seeds,
-        batch_size=len(batch),
-        chat=settings.chat,
-        intervention=condition.acting,
-        progress=False,
-        **settings.options,
-    )
-    if settings.draws is None:
-        return written, [None] * len(batch)
-    answers = [_continuation(lm, sample, fitted, settings, seed) for (sample, fitted), seed in zip(batch, seeds, strict=True)]
-    found = log_likelihoods(
-        lm, answers, intervention=condition.acting, draws=settings.draws, seed=settings.seed, batch_size=settings.batch_size
-    )
-    return written, [*found]
+def counted(count: int, what: str) -> str:
+    """A number of things, in words.
 
-
-def _row(
-    lm: LanguageModel,
-    sample: Sample,
-    condition: Condition,
-    fitted: Fitted,
-    written: Generation,
-    likely: Likelihood | None,
-    settings: _Settings,
-) -> dict[str, Any]:
-    score = settings.scorer(written.text, sample)
-    return {
-        "model": lm.name,
-        "sample": sample.id,
-        "context": condition.text,
-        "kind": condition.kind,
-        "level": condition.level,
-        "intervention": "" if condition.intervention is None else to_text(condition.intervention),
-        "control": condition.control,
-        "prompt": written.prompt,
-        "prediction": score.prediction,
-        "answer": sample.answers[0],
-        "accuracy": score.accuracy,
-        "exact_match": score.exact_match,
-        "f1": score.f1,
-        "log_likelihood": None if likely is None else likely.value,
-        "log_likelihood_error": None if likely is None else likely.error,
-        "removed": written.removed,
-        "likelihood_removed": None if likely is None else likely.removed,
-        "shortcut": None if settings.shortcut is None else settings.shortcut(sample, fitted.passages),
-        "passages": len(fitted.passages),
-        "passages_cut": fitted.passages_cut,
-        "gold_cut": fitted.gold_cut,
-        "gen_length": settings.length_for(condition),
-    }
-
-
-def _continuation(lm: LanguageModel, sample: Sample, fitted: Fitted, settings: _Settings, seed: int = 0) -> Continuation:
-    """The answer whose likelihood is taken, behind its prompt."""
-    return continuation(lm, fitted.encoded, settings.wording.answer.format(answer=sample.answers[0]), name=sample.id, seed=seed)
-
-
-def _named(function: Any) -> str:
-    """A function by its module and name, with the arguments that are given already; what has no name of its own (a lambda, an object) as it shows itself."""
-    if isinstance(function, partial):
-        return f"{_named(function.func)} {function.args} {function.keywords}"
-    return f"{function.__module__}.{function.__name__}" if isfunction(function) and "<" not in function.__qualname__ else repr(function)
-
-
-def _by_longest_prompt(samples: Sequence[Sample], shown: Sequence[Sequence[Sequence[Passage]]], wording: Wording) -> list[int]:
-    """The samples' numbers by the characters of their longest prompt; no tokenizer has a say in it."""
-    longest = [max(len(put(sample, of_context[at], wording).text) for of_context in shown) for at, sample in enumerate(samples)]
-    return sorted(range(len(samples)), key=lambda at: longest[at])
-
-
-def _refuse_samples(samples: Sequence[Sample]) -> None:
-    if not samples:
-        raise Refusal("There are no samples to ask. Give at least one.")
-    seen: set[str] = set()
-    for sample in samples:
-        if sample.id in seen:
-            raise Refusal(f"Two samples have the id {sample.id}, and rows are paired by it. Give each its own.")
-        seen.add(sample.id)
+    Examples
+    --------
+    >>> counted(1, "model"), counted(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -1,16 +1,19 @@
-"""Keep the conditions of an evaluation that are done, so that one that was stopped goes on where it was.
+"""Keep the conditions of an evaluation that are done, so that an interrupted one resumes where it was.
 
-Each condition is one Parquet file, named by a hash of everything its rows depend on: the model's config and weights (the sum and a sample of every tensor), the prompts with their answers, the settings and the version of
-floatlens. Other settings, another model or other questions have other names, so nothing of theirs is taken up. The name ends in the SHA-256 of the file: one that was truncated or changed is named, removed, and its condition
-computed again. Not part of the name: floatlens' own code within a version. Whoever changes it removes the folder.
+Each condition is one Parquet file. Its name begins with a hash of everything its rows depend on: the model's config and weights (the
+sum and a sample of every tensor), the prompts with their answers, the settings and the version of floatlens. Other settings, another
+model or other questions have other names, so their rows are never reused. The name ends with the SHA-256 of the file: one that was
+truncated or changed is reported, removed, and its condition computed again.
 
-Traces of questions under conditions, so that what a model looked at can be joined with whether it was right.
+Not part of the name: floatlens' own code within a version. Whoever changes it removes the folder.
 """
 
 import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +23,8 @@ import torch
 from floatlens._version import __version__
 from floatlens.folders import say, write_whole
 from floatlens.models.language_model import LanguageModel
-from floatlens.tasks.conditions import Condition, as_file_name
-from floatlens.tasks.contexts import arrange, holds_evidence
-from floatlens.tasks.samples import Sample
-from floatlens.tasks.wording import QA_WORDING, Wording, fit
 
-SAMPLED = 64  # numbers of each tensor
+SAMPLED = 64  # numbers per tensor
 
 
 def restore(folder: Path | None, name: str) -> pl.DataFrame | None:
@@ -97,60 +96,20 @@ def name_of(model: str, condition: str, prompts: Sequence[tuple[str, ...]], sett
     >>> name_of("m", "gold", [("Where?", "Oslo")], {"seed": 0}) == name_of("m", "gold", [("Where?", "Oslo")], {"seed": 1})
     False
     """
-    told = json.dumps([__version__, model, condition, [*prompts], {name: str(value) for name, value in settings.items()}])
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    dependencies = json.dumps([__version__, model, condition, [*prompts], {name: str(value) for name, value in settings.items()}])
+    return hashlib.sha256(dependencies.encode()).hexdigest()[:32]
 
 
-def record(
-    lm: LanguageModel,
-    samples: Sequence[Sample],
-    conditions: Sequence[Condition],
-    into: Path,
-    *,
-    wording: Wording = QA_WORDING,
-    gen_length: int = 32,
-    steps: int | None = None,
-    seed: int = 0,
-    chat: bool | None = None,
-    **options: Any,
-) -> list[dict[str, Any]]:
-    """Record samples under each condition, unedited, one trace a condition below `into`/traces, and say which is which.
-
-    Parameters
-    ----------
-    lm, samples, conditions
-        What is asked of whom.
-    into
-        The folder; traces go to `traces/MODEL/CONDITION.zarr` in it.
-    wording, gen_length, steps, seed, chat, options
-        As for `floatlens.study.evaluation.evaluate`.
-
-    Returns
-    -------
-    list[dict]
-        A row for each sample of each trace: trace (below `into`), number (in the trace), model, context, sample, gold (the regions that hold the evidence).
+def function_name(function: Any) -> str | None:
+    """A function by its module and name, with the arguments of a `partial`; the `repr` of a lambda or an object, which have no name.
 
     Examples
     --------
-    >>> import floatlens, tempfile
-    >>> from floatlens.tasks.conditions import condition_of
-    >>> from floatlens.tasks.world import open_book_samples
-    >>> from floatlens.tasks.wording import WORLD_WORDING
-    >>> lm, folder = floatlens.load("twin-arm"), Path(tempfile.mkdtemp())
-    >>> rows = record(lm, open_book_samples(1), [condition_of("position:2/3")], folder, wording=WORLD_WORDING, gen_length=2)
-    >>> rows[0]["trace"], rows[0]["gold"]
-    ('traces/twin-arm/position-2-3.zarr', 'doc_2')
+    >>> function_name(partial(restore, None))
+    'floatlens.study.kept.restore (None,) {}'
     """
-    rows = []
-    for condition in conditions:
-        length = condition.masks or gen_length
-        fitted = [fit(lm, sample, arrange(sample, condition.context), wording, length, chat) for sample in samples]
-        path = Path("traces") / Path(lm.name).name / f"{as_file_name(condition.text)}.zarr"
-        taken = None if steps is None or lm.sampler == "autoregressive" else min(steps, length)
-        (into / path).parent.mkdir(parents=True, exist_ok=True)
-        lm.trace([one.prompt for one in fitted], gen_length=length, steps=taken, seed=seed, chat=chat, path=into / path, **options)
-        for number, (sample, one) in enumerate(zip(samples, fitted, strict=True)):
-            gold = " ".join(f"doc_{slot}" for slot, passage in enumerate(one.passages, start=1) if holds_evidence(sample, passage))
-            about = {"model": lm.name, "context": condition.text, "sample": sample.id, "gold": gold}
-            rows.append({"trace": path.as_posix(), "number": number, **about})
-    return rows
+    if function is None:
+        return None
+    if isinstance(function, partial):
+        return f"{function_name(function.func)} {function.args} {function.keywords}"
+    return f"{function.__module__}.{function.__name__}" if isfunction(function) and "<" not in function.__qualname__ else repr(function)

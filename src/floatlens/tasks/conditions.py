@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from floatlens.errors import Refusal
 from floatlens.folders import short_name
-from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys, is_number
+from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys
 from floatlens.interventions.wording import from_text, to_text
+from floatlens.small_language import Phrase, parse
 from floatlens.tasks.contexts import PASSAGES, ClosedBook, Conflict, Context, GoldOnly, Layout, Noise, Position, Retrieved, arrange
 from floatlens.tasks.samples import Sample
 
@@ -31,6 +32,11 @@ CONTEXTS = (
     "masks:COUNT",
 )
 """The contexts as text; noise, layout and conflict also take `,passages=COUNT`, noise `,gold=COUNT`, and all of them `,masks=COUNT`."""
+
+_VALUE = {"retrieved": "count", "noise": "share", "position": "slot", "layout": "where", "masks": "masks"}
+"""The contexts that have a value, and what it is."""
+_OPTIONS = {"noise": ("passages", "gold"), "layout": ("passages",), "conflict": ("passages",)}
+"""What contexts take besides, apart from masks=, which all take."""
 
 
 @dataclass(frozen=True)
@@ -110,21 +116,20 @@ def condition_of(given: "str | Context | Condition") -> Condition:
         return Condition(given)
     if not isinstance(given, str):
         raise Refusal(f"{given!r} is no context; write one of {', '.join(CONTEXTS)}.")
-    head, *named = (part.strip() for part in given.split(","))
-    kind, _, value = (part.strip() for part in head.partition(":"))
-    pairs = [(name.strip(), _whole(number, given)) for name, _, number in (part.partition("=") for part in named)]
-    options = dict(pairs)
-    if len(options) < len(pairs):
-        raise Refusal(f"{given!r} says something twice; say passages=, gold= and masks= once each.")
-    masks = options.pop("masks", None)
-    if kind == "masks":
-        if masks is not None:
-            raise Refusal(f"{given!r} says twice how many masks there are.")
-        kind, value, masks = "gold", "", _whole(value, given)
-    context = _context(kind, value, options.pop("passages", None), options.pop("gold", None), given)
-    if options:
-        raise Refusal(f"{given!r}: there is no {next(iter(options))!r}; a context takes passages=, gold= and masks=.")
-    return Condition(context, masks)
+    phrase = parse(given)
+    form = next((form for form in CONTEXTS if form.partition(":")[0] == phrase.name), None)
+    if form is None:
+        raise Refusal(f"There is no context {phrase.name!r}. There are: {', '.join(CONTEXTS)}.")
+    value = [_VALUE[phrase.name]] if phrase.name in _VALUE else []
+    takes = [*value, *_OPTIONS.get(phrase.name, ()), *(["masks"] if phrase.name != "masks" else [])]
+    if bool(value) != any(field in ("", *value) for field, _ in phrase.words):
+        raise Refusal(f"{given!r} is not how {phrase.name} is written: {form}.")
+    values = phrase.values(value, ", ".join(f"{name}=" for name in takes))
+    for name in values:
+        if name not in takes:
+            raise phrase.refusal(f"{phrase.name} takes no {name}=; it takes {', '.join(f'{name}=' for name in takes)}.")
+    masks = phrase.whole(values["masks"]) if "masks" in values else None
+    return Condition(_context(phrase, values), masks)
 
 
 def controls_of(intervention: Intervention) -> list[tuple[str, Intervention]]:
@@ -240,43 +245,20 @@ def _intervention(given: str | Intervention) -> Intervention:
     return intervention
 
 
-def _context(kind: str, value: str, passages: int | None, gold: int | None, text: str) -> Context:
-    if kind in ("closed-book", "gold", "retrieved", "position") and passages is not None:
-        raise Refusal(f"{text!r}: {kind} takes no passages=.")
-    if kind != "noise" and gold is not None:
-        raise Refusal(f"{text!r}: {kind} takes no gold=.")
-    if (kind in ("closed-book", "gold", "conflict")) == bool(value):
-        form = next((form for form in CONTEXTS if form.partition(":")[0] == kind), None)
-        if form is not None:
-            raise Refusal(f"{text!r} is not how {kind} is written: {form}.")
-    several = PASSAGES if passages is None else passages
-    match kind:
+def _context(phrase: Phrase, values: dict[str, str]) -> Context:
+    passages = phrase.whole(values["passages"]) if "passages" in values else PASSAGES
+    match phrase.name:
         case "closed-book":
             return ClosedBook()
-        case "gold":
-            return GoldOnly()
         case "retrieved":
-            return Retrieved(_whole(value, text))
+            return Retrieved(phrase.whole(values["count"]))
         case "noise":
-            return Noise(_number(value, text), several, gold)
+            return Noise(phrase.number(values["share"]), passages, phrase.whole(values["gold"]) if "gold" in values else None)
         case "position":
-            slot, _, of = value.partition("/")
-            return Position(_whole(slot, text), _whole(of, text))
+            slot, _, of = values["slot"].partition("/")
+            return Position(phrase.whole(slot), phrase.whole(of))
         case "layout":
-            return Layout(value, several)
+            return Layout(values["where"], passages)
         case "conflict":
-            return Conflict(several)
-    raise Refusal(f"There is no context {kind!r}. There are: {', '.join(CONTEXTS)}.")
-
-
-def _whole(value: str, text: str) -> int:
-    if not is_number(value):
-        raise Refusal(f"{text[:80]!r}: {value.strip()[:40]!r} is no whole number{' that is small enough' * value.strip().isdecimal()}.")
-    return int(value)
-
-
-def _number(value: str, text: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise Refusal(f"{text[:80]!r}: {value[:40]!r} is no number.") from None
+            return Conflict(passages)
+    return GoldOnly()  # gold, and masks, which is short for gold with so many masks

@@ -33,7 +33,6 @@ from pathlib import Path
 
 from floatlens.errors import Refusal
 from floatlens.models.sources.cache import cache_folder
-from floatlens.study.evaluation import Shortcut
 from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
@@ -42,7 +41,7 @@ from floatlens.tasks.readers.corpus import read_passages
 from floatlens.tasks.readers.records import HUB
 from floatlens.tasks.retrieval import OutdatedIndex, PassageIndex, build_index, open_index, ranked
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.scoring import Score, Scorer, contains, contains_any, score_number, score_text
+from floatlens.tasks.scoring import Score, Scorer, Shortcut, contains, contains_any, score_number, score_text
 from floatlens.tasks.wording import CODE_WORDING, NUMBER_WORDING, QA_WORDING, WORLD_SENTENCES, WORLD_WORDING, Wording
 from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from floatlens.errors import Refusal
-from floatlens.tasks.samples import Sample
+from floatlens.tasks.samples import Passage, Sample
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -41,6 +41,9 @@ class Score:
 
 Scorer = Callable[[str, Sample], Score]
 """From what a model wrote (up to its end token) and the sample to its scores."""
+
+Shortcut = Callable[[Sample, Sequence[Passage]], float]
+"""What ignoring the point of a question would score, when these passages are shown."""
 
 
 def normalise(text: str) -> str:

@@ -126,7 +126,7 @@ def context_curves(table: pl.DataFrame) -> Figure:
     Parameters
     ----------
     table
-        Rows of `floatlens.study.evaluation.evaluate`: model, sample, context, kind, intervention, accuracy, log_likelihood, shortcut; the last two may be missing.
+        Rows of `floatlens.evaluate`: model, sample, context, kind, intervention, accuracy, log_likelihood, shortcut; the last two may be missing.
 
     Examples
     --------

@@ -68,7 +68,7 @@ def intervention_damage(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> Fig
     Parameters
     ----------
     table
-        Rows of `floatlens.study.evaluation.evaluate`, with interventions: model, sample, context, intervention, control, removed, likelihood_removed.
+        Rows of `floatlens.evaluate`, with interventions: model, sample, context, intervention, control, removed, likelihood_removed.
     outcomes
         What `floatlens.study.outcomes.summarise` makes of it.
 

@@ -1,0 +1,105 @@
+"""`floatlens.evaluate` gives in Python what `floatlens eval` writes to disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import floatlens as fl
+from floatlens.study import one_model
+from floatlens.tasks.conditions import condition_of
+from floatlens.tasks.registry import load_task
+from world_models import arm, mdm
+
+Ran = tuple[int, str, str]
+CONTEXTS = ["noise:0.8", "gold"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("models")
+    paths = [folder / "tiny-mdm", folder / "tiny-arm"]
+    for path, lm in zip(paths, (mdm(), arm()), strict=True):
+        lm.save(path)
+    return paths
+
+
+def test_the_call_saves_and_returns_what_the_command_saves(floatlens: Callable[..., Ran], models: list[Path], tmp_path: Path) -> None:
+    words = [word for path in models for word in ("-m", path)] + [word for context in CONTEXTS for word in ("-c", context)]
+    more = ["--intervention", "mask-anchors:1", "--set", "block_length=1", "-n", 2, "--trace", 1, "--seed", 3]
+    code, said, error = floatlens("eval", *words, *more, "--into", tmp_path / "command")
+    assert code == 0, error
+    sentences: list[str] = []
+    evaluation = fl.evaluate(
+        models,
+        contexts=CONTEXTS,
+        interventions=["mask-anchors:1"],
+        samples=2,
+        trace=1,
+        seed=3,
+        into=tmp_path / "call",
+        draw=lambda folder, result: (folder / "drawn.txt").write_text(str(len(result.rows))),
+        tell=sentences.append,
+        progress=False,
+        block_length=1,
+    )
+    assert all(sentence in said for sentence in sentences)
+    assert any("has no block_length and runs without" in sentence for sentence in sentences)
+    for name in ("results.parquet", "summary.csv", "traces.csv"):
+        assert (tmp_path / "call" / name).read_bytes() == (tmp_path / "command" / name).read_bytes(), name
+    assert_frame_equal(evaluation.rows, pl.read_parquet(tmp_path / "call" / "results.parquet"))
+    assert len(evaluation.summary) == len(evaluation.outcomes)
+    assert evaluation.folder is not None
+    for row in evaluation.traces.iter_rows(named=True):
+        assert fl.open_trace(evaluation.folder / row["trace"]).prompt(row["number"])
+    assert (tmp_path / "call" / "drawn.txt").read_text() == str(len(evaluation.rows)), "what is drawn is part of the folder"
+
+
+def test_loaded_models_and_a_task_at_hand_give_the_same_rows(models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = load_task("world", conditions=[condition_of(context) for context in CONTEXTS], count=2)
+    by_name = fl.evaluate(models[1], contexts=CONTEXTS, samples=2, progress=False)
+    at_hand = fl.evaluate(fl.load(models[1]), task, CONTEXTS, progress=False)
+    assert_frame_equal(by_name.rows, at_hand.rows)
+    assert list(tmp_path.iterdir()) == [], "without a folder nothing is written"
+
+
+def test_what_was_left_out_is_in_the_result(models: list[Path]) -> None:
+    task = load_task("world", conditions=[condition_of("position:1/3")], count=2)
+    short = fl.evaluate(fl.load(models[1]), task, ["position:1/3"], likelihood=False, leave_out=True, progress=False)
+    assert short.left_out == {}
+    with pytest.raises(fl.Refusal, match="No question has what these contexts need: layout:far places two gold passages"):
+        fl.evaluate(fl.load(models[1]), task, ["layout:far"], leave_out=True, progress=False)
+
+
+def test_an_interrupted_call_resumes(models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = one_model._ask
+
+    def noted(lm: fl.LanguageModel, samples: object, condition: object, *others: object) -> pl.DataFrame:
+        asked.append(condition.name)  # type: ignore[attr-defined]  # a Condition
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return real(lm, samples, condition, *others)  # type: ignore[arg-type]  # as it was given
+
+    monkeypatch.setattr(one_model, "_ask", noted)
+    with pytest.raises(KeyboardInterrupt):
+        fl.evaluate(models[1], samples=2, into=tmp_path / "out", progress=False)
+    assert not (tmp_path / "out").exists()
+    sentences: list[str] = []
+    fl.evaluate(models[1], samples=2, into=tmp_path / "out", tell=sentences.append, progress=False)
+    assert asked == ["closed-book", "gold", "gold"]
+    assert any(sentence.startswith("Resuming from what was done") for sentence in sentences)
+
+
+def test_calls_that_cannot_be_carried_out_are_refused(models: list[Path]) -> None:
+    with pytest.raises(fl.Refusal, match="There is no model to evaluate"):
+        fl.evaluate([])
+    with pytest.raises(fl.Refusal, match="Traces are written to a folder, and none is given"):
+        fl.evaluate(models[1], trace=1)
+    with pytest.raises(fl.Refusal, match="A Task holds its questions already"):
+        fl.evaluate(models[1], load_task("world", count=1), data="questions.jsonl")
+    with pytest.raises(fl.Refusal, match="have one name"):
+        fl.evaluate([models[1], fl.load(models[1])])
