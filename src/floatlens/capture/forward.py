@@ -286,3 +286,12 @@ def _refuse_unknown_padding(call: AttentionCall, visibility: Visibility) -> None
             f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from real ones. "
             "Pass the model a 2D attention_mask, or padding= to the tap (True where a position is real)."
         )
+
+
+def pad_token(model: nn.Module) -> int | None:
+    """The model's padding token, if it stands for nothing else."""
+    config = getattr(model, "config", None)
+    pad = getattr(config, "pad_token_id", None)
+    others = (getattr(config, name, None) for name in ("eos_token_id", "bos_token_id"))
+    used = [token for other in others for token in (other if isinstance(other, list) else [other])]
+    return None if pad in used else pad
