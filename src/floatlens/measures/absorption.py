@@ -19,8 +19,17 @@ Anchors of head-averaged attention are measured against head-averaged mass. Wher
 import numpy as np
 import xarray as xr
 
-from floatlens.measures.floating import by_layers, existing, refuse_other_axes
-from floatlens.measures.inputs import HALVES, NO_ROWS, RECEIVED, fair_mass, mean_over_heads, measured, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import (
+    HALVES,
+    NO_ROWS,
+    RECEIVED,
+    by_layers,
+    existing,
+    one_sample_at_a_time,
+    refuse_missing,
+    refuse_other_axes,
+)
+from floatlens.measures.received_attention import fair_mass, mean_over_heads, measured
 
 NOT_MEASURED = "too few rows see any key"
 ONE_HALF = "only one half of the positions, even or odd, has rows of the group: measure pool_steps(data)"

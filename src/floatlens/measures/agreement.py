@@ -11,8 +11,8 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.drift import jaccard
-from floatlens.measures.floating import by_layers, existing
-from floatlens.measures.inputs import choose_group, measured, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import by_layers, choose_group, existing, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import measured
 
 TIE = 1e-5  # relative: float32 sums of equal weights differ by less
 NO_FAVOURITE = "no head has one favourite key"

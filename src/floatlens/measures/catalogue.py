@@ -19,7 +19,8 @@ from floatlens.measures.floating import float_index
 from floatlens.measures.flow import direct_flow, rollout
 from floatlens.measures.geometry import GEOMETRY, advantage_split, anchor_geometry, contribution_of_anchors, value_contrast
 from floatlens.measures.gold_span import gold_attention
-from floatlens.measures.inputs import HALVES, RECEIVED, pool_steps, refuse_missing, shared_rectangle
+from floatlens.measures.inputs import HALVES, RECEIVED, refuse_missing
+from floatlens.measures.received_attention import pool_steps, shared_rectangle
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.roles import role_shares, structural_slope
 from floatlens.measures.wandering import frontier_following, position_variance

@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.floating import by_layers
-from floatlens.measures.inputs import NO_ROWS, RECEIVED, choose_group, fair_mass, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import NO_ROWS, RECEIVED, by_layers, choose_group, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import fair_mass
 
 ELSEWHERE = "elsewhere"
 

@@ -9,8 +9,8 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import absorption_of_anchors, share_on
-from floatlens.measures.floating import by_layers, refuse_other_axes
-from floatlens.measures.inputs import RECEIVED, RECORDED_BY, fair_mass, one_sample_at_a_time, received, refuse_missing
+from floatlens.measures.inputs import RECEIVED, RECORDED_BY, by_layers, one_sample_at_a_time, refuse_missing, refuse_other_axes
+from floatlens.measures.received_attention import fair_mass, received
 
 GEOMETRY = ("score", "cosine", "norm_product", "key_norm", "value_norm")
 

@@ -11,7 +11,8 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.inputs import choose_group, fair_mass, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import choose_group, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import fair_mass
 
 EMPTY = "the gold span is empty"
 

@@ -24,7 +24,8 @@ import xarray as xr
 from floatlens.errors import Refusal
 from floatlens.measures.drift import jaccard_along
 from floatlens.measures.gold_span import EMPTY, gold_positions
-from floatlens.measures.inputs import choose_group, depths, fair_mass, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import choose_group, depths, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import fair_mass
 
 RECALLED = 0.5
 """A run counts if its answer recalls more of the needle than this."""

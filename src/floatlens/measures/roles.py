@@ -33,9 +33,9 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import NOT_MEASURED
-from floatlens.measures.floating import by_layers, refuse_other_axes
-from floatlens.measures.inputs import NO_ROWS, RECEIVED, fair_mass, one_sample_at_a_time, refuse_missing, relative_depth
-from floatlens.measures.slopes import slope_over
+from floatlens.measures.inputs import NO_ROWS, RECEIVED, by_layers, one_sample_at_a_time, refuse_missing, refuse_other_axes, relative_depth
+from floatlens.measures.received_attention import fair_mass
+from floatlens.statistics.slopes import slope_over
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, PROMPT
 
 _ARTICLES_AND_DETERMINERS = """

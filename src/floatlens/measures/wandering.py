@@ -23,8 +23,8 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.drift import refuse_without_axis, why_no_drift
-from floatlens.measures.floating import by_layers, existing, refuse_other_axes
-from floatlens.measures.inputs import RECEIVED, fair_mass, mean_over_heads, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import RECEIVED, by_layers, existing, one_sample_at_a_time, refuse_missing, refuse_other_axes
+from floatlens.measures.received_attention import fair_mass, mean_over_heads
 
 ONE_CENTROID = "anchors at one step only"
 
