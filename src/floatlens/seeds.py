@@ -1,4 +1,7 @@
-"""Which seeds are taken, everywhere the same: whole numbers from 0 to 2^62, so that a seed plus the number of a sample still fits the generators of torch and numpy."""
+"""Which seeds are accepted, everywhere the same: whole numbers from 0 to 2^62.
+
+A seed plus the number of a sample then still fits the generators of torch and numpy.
+"""
 
 from collections.abc import Sequence
 from numbers import Integral

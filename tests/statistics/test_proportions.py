@@ -1,4 +1,7 @@
-"""Intervals and tests of proportions and bounded averages: inside the range, at one with their tests, equal to what textbooks define, and covering what they say they cover."""
+"""Intervals and tests of proportions and bounded averages.
+
+They stay inside the range, agree with their tests, equal what textbooks define, and cover what they say they cover.
+"""
 
 import math
 from itertools import product

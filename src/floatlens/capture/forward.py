@@ -134,7 +134,8 @@ class Forward:
         padding = self.padding.to(call.query.device)
         if padding.dim() != 2 or padding.shape[0] != call.samples or padding.shape[1] < stop:
             raise Refusal(
-                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position {stop}. "
+                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position "
+                f"{stop}. "
                 "Give one row a sample and one column a position, cached ones included."
             )
         queries &= padding[:, call.query_start : stop]
@@ -155,7 +156,8 @@ class Forward:
         padded = (ids[:, 0] == self.pad_token) | (ids[:, -1] == self.pad_token)
         if bool(padded.any()):
             raise Refusal(
-                f"Sample {int(padded.nonzero()[0])} begins or ends with the padding token ({self.pad_token}), and the forward got no attention_mask, "
+                f"Sample {int(padded.nonzero()[0])} begins or ends with the padding token ({self.pad_token}), and the forward got no "
+                "attention_mask, "
                 "so padding rows cannot be told from real ones. Pass attention_mask to the model, or padding= to the tap "
                 "(padding=torch.ones_like(input_ids) if every token is meant to be read)."
             )
@@ -191,7 +193,8 @@ class Forward:
                 raise Refusal(f"Group {name!r} is {rows!r}; a group is a boolean tensor over (sample, query) = {shape}.") from None
             if rows.dtype != torch.bool or rows.shape not in (shape, shape[1:]):
                 raise Refusal(
-                    f"Group {name!r} is {rows.dtype} of shape {tuple(rows.shape)}; a group is a boolean tensor over the rows of this forward, "
+                    f"Group {name!r} is {rows.dtype} of shape {tuple(rows.shape)}; a group is a boolean tensor over the rows of this "
+                    "forward, "
                     f"(sample, query) = {shape}. Where they change from step to step, pass groups as a function of the forward."
                 )
             groups.append(rows.expand(shape))
@@ -242,8 +245,10 @@ def _region(name: str, region: Region, call: AttentionCall, positions: int) -> T
         raise Refusal(f"Region {name!r} is {region!r}; a region is (start, stop) or a boolean tensor over positions.") from None
     if region.dtype != torch.bool or region.shape not in ((positions,), (call.samples, positions)):
         raise Refusal(
-            f"Region {name!r} is {region.dtype} of shape {tuple(region.shape)}; a region is (start, stop) or a boolean tensor over positions, "
-            f"({positions},) or ({call.samples}, {positions}). Where the text grows from step to step, pass regions as a function of the forward."
+            f"Region {name!r} is {region.dtype} of shape {tuple(region.shape)}; a region is (start, stop) or a boolean tensor over "
+            "positions, "
+            f"({positions},) or ({call.samples}, {positions}). Where the text grows from step to step, pass regions as a function of "
+            "the forward."
         )
     return region.expand(call.samples, positions)
 
@@ -255,7 +260,8 @@ def _span(name: str, region: tuple[Any, ...], positions: int) -> tuple[int, int]
     start, stop = region
     if not 0 <= start < stop <= positions:
         raise Refusal(
-            f"Region {name!r} spans the positions {start} to {stop}, but this forward has {positions}; a region lies inside them and is not empty "
+            f"Region {name!r} spans the positions {start} to {stop}, but this forward has {positions}; a region lies inside them and is "
+            "not empty "
             f"(0 <= start < stop <= {positions}). Where the text grows from step to step, pass regions as a function of the forward."
         )
     return start, stop
@@ -270,7 +276,8 @@ def _refuse_attention_to_padding(call: AttentionCall, visibility: Visibility) ->
     if bool(leaking.any()):
         sample, _, key = (int(at) for at in leaking.nonzero()[0])
         raise Refusal(
-            f"In {call.where}, real queries of sample {sample} can see the padding at key {key}, so the text next to it is not what the model alone "
+            f"In {call.where}, real queries of sample {sample} can see the padding at key {key}, so the text next to it is not what the "
+            "model alone "
             "decides on. Pass the attention_mask to the model as well, or run the samples one by one."
         )
 
@@ -283,7 +290,8 @@ def _refuse_unknown_padding(call: AttentionCall, visibility: Visibility) -> None
     if bool(unseen.any()):
         sample, key = (int(at) for at in unseen.nonzero()[0])
         raise Refusal(
-            f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from real ones. "
+            f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from "
+            "real ones. "
             "Pass the model a 2D attention_mask, or padding= to the tap (True where a position is real)."
         )
 

@@ -1,13 +1,12 @@
-"""What a reducer is told about a call: the call itself, and the scene it plays in.
+"""What a reducer is told about a call, and how the records of single calls become one `xarray.Dataset`.
 
-A `Scene` is everything that does not depend on the layer: who sees whom, and into which groups and regions rows and keys fall, with the
-counts and nulls that follow. Layers that share a mask share a scene, so that these are computed once a forward.
+An `Observation` is the call and its `Scene`: everything that does not depend on the layer, namely who sees whom, and into which groups
+and regions rows and keys fall, with the counts and nulls that follow. Layers that share a mask share a scene, so that these are computed
+once per forward.
 
-From the records of single calls to one `xarray.Dataset` with named axes.
-
-Axes are always in the order `sample, step, layer, head, group, query, key`; `step` is there only if the tap was told what a step is. Calls
-may differ in heads, queries and keys (a growing cache, a sliding window, layers of different width): each variable is as wide as its
-widest call, and what does not exist is NaN (-1 for key positions).
+Axes of the dataset are always in the order `sample, step, layer, head, group, query, key`; `step` is there only if the tap was told what
+a step is. Calls may differ in heads, queries and keys (a growing cache, a sliding window, layers of different width): each variable is as
+wide as its widest call, and what does not exist is NaN (-1 for key positions).
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,7 +123,7 @@ class Scene:
         return self._spread_evenly(self.region_rows) @ self.key_regions[:, None].transpose(-1, -2).float()
 
     def _spread_evenly(self, rows: Tensor) -> Tensor:
-        """The mass each key would get from `rows` (sample, head or 1, group, query) if each spread its attention evenly over what it sees."""
+        """The mass each key would get from `rows` (sample, head or 1, group, query) if each spread evenly over what it sees."""
         return self.visibility.sum_over_seeing_rows(rows / self.visibility.keys_seen.clamp(min=1)[:, :, None])
 
     def only_real_keys(self, values: Tensor) -> Tensor:
@@ -278,7 +277,8 @@ def _refuse_changing(steps: Sequence[StepRecord]) -> None:
                 )
             if len(call.length) != len(first.length):
                 raise Refusal(
-                    f"Step {number} runs {len(call.length)} samples, step 0 ran {len(first.length)}. Keep the batch together over the steps of one "
+                    f"Step {number} runs {len(call.length)} samples, step 0 ran {len(first.length)}. Keep the batch together over the "
+                    "steps of one "
                     "tap, or pass samples=slice(0, B) to record some of them."
                 )
 
@@ -290,7 +290,8 @@ def _layer_axis(calls: Sequence[CallRecord]) -> list[LayerIdentity]:
         if known != call.identity:
             raise Refusal(
                 f"Layer {known.layer} is {known.module} (run {known.repeat + 1}) in one step and {call.identity.module} (run "
-                f"{call.identity.repeat + 1}) in another. Tap steps that run the same layers, or pass step_on=, the module one forward of which is a step."
+                f"{call.identity.repeat + 1}) in another. Tap steps that run the same layers, or pass step_on=, the module one forward "
+                "of which is a step."
             )
     return [by_number[number] for number in sorted(by_number)]
 

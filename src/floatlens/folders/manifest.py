@@ -1,10 +1,9 @@
 """The manifest of a finished folder: which files floatlens wrote into it, and what was in them.
 
-`manifest.json` holds the version of floatlens, the command that wrote the folder, and the size and SHA-256 of every file below it but itself.
-With it can be told what is damaged, and what may be removed: a file that is listed and unchanged is floatlens' own; one that is not listed, or that
-somebody has edited since, is the user's.
-Decided here: links and devices are never floatlens' own, whatever they lead to; empty folders do not count.
-Refused: a manifest that cannot be read, or that lists a path outside its folder.
+`manifest.json` holds the version of floatlens, the command that wrote the folder, and the size and SHA-256 of every file below it but
+itself. With it can be told what is damaged, and what may be removed: a file that is listed and unchanged is floatlens' own; one that is
+not listed, or that somebody has edited since, is the user's. Decided here: links and devices are never floatlens' own, whatever they lead
+to; empty folders do not count. Refused: a manifest that cannot be read, or that lists a path outside its folder.
 """
 
 import hashlib
@@ -127,7 +126,9 @@ def damage(folder: Path) -> list[str]:
 
 
 def not_ours(folder: Path, *, mending: bool = False) -> list[str]:
-    """The files of a folder that floatlens did not write, or that were edited since, by their path in it; all of them if there is no manifest.
+    """The files of a folder that floatlens did not write, or that were edited since, by their path in it.
+
+    Without a manifest, all of them.
 
     `mending`: nobody edits such a folder by hand, so files that were changed are damaged and still floatlens' own.
     """

@@ -1,9 +1,10 @@
 """Where results may be written, and what a disk that fails looks like to a user.
 
-`place_for` is asked before anything heavy runs. Refused there: the working directory and whatever is above it, under any spelling; links, mount points
-and addresses; a folder above that is missing or cannot be written; names too long for the file system; a file, or a folder with something in it, unless an earlier run
-of the same command wrote that folder and every file in it is still as it was written. What the user has added or edited is named and left alone.
-`disk_failures` makes a disk that is full, read-only or broken one sentence, also where it was met by a library that is not written in Python.
+`place_for` is asked before anything heavy runs. Refused there: the working directory and whatever is above it, under any spelling; links,
+mount points and addresses; a folder above that is missing or cannot be written; names too long for the file system; a file, or a folder
+with something in it, unless an earlier run of the same command wrote that folder and every file in it is still as it was written. What
+the user has added or edited is named and left alone. `disk_failures` makes a disk that is full, read-only or broken one sentence, also
+where it was met by a library that is not written in Python.
 """
 
 import errno
@@ -119,7 +120,9 @@ def refuse_foreign(place: Path, replacing: str | None, *, mending: bool = False)
 
 @contextmanager
 def disk_failures(place: Path, *, kept: bool = False) -> Iterator[None]:
-    """Say in one sentence that the disk is full, read-only or broken. `kept`: what was finished before is there when the command is run again.
+    """Say in one sentence that the disk is full, read-only or broken.
+
+    `kept`: what was finished before is there when the command is run again.
 
     Examples
     --------
@@ -175,7 +178,8 @@ def _parent_checked(path: str | os.PathLike[str]) -> tuple[Path, Path]:
         place = given.parent.resolve() / given.name if given.name not in ("", "..") else given.resolve()
         if Path.cwd().resolve().is_relative_to(place.resolve()):
             raise Refusal(
-                f"{given} is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as {given / 'results'}."
+                f"{given} is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as "
+                f"{given / 'results'}."
             )
         if place.is_symlink():
             raise Refusal(f"{given} is a link, and what it leads to is not replaced. Name the folder itself, or a new one.")

@@ -1,4 +1,9 @@
-"""From a trace to findings: pure functions from labelled arrays to labelled arrays. docs/reference/measures.md says what each is, and what it is read against."""
+"""From a trace to numbers: pure functions from labelled arrays to labelled arrays. docs/reference/measures.md says what each is.
+
+A new measure is a function in the file of its subject (absorption, drift, floating, flow, geometry, roles, retrieval, ...), or in a file
+of its own; it is exported here, and a line in `catalogue.py` puts it into the report of `floatlens measure`. `inputs.py` says what
+measures are given, `received_attention.py` what a key receives and what that is compared with.
+"""
 
 from floatlens.anchor_rules import RULES
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key, dispersion

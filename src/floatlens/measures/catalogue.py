@@ -1,7 +1,8 @@
-"""What `floatlens measure` reports of a sample, one line a number.
+"""What `floatlens measure` reports of a sample, one line per number.
 
-A new number in the report is a new line in `CATALOGUE` (or `ON_RECTANGLE`, for what two models are compared by): its name, its unit, and a function from a `Sample`, which holds what measures share, to the value
-and its null. Values are means over steps and heads, by layer and group as far as those exist; `part` names what else there is (a role, a region, a kind).
+A new number in the report is a new line in `CATALOGUE` (or in `SHARED`, for what two models are also compared by): its name, its unit,
+and a function from a `Sample`, which holds what measures share, to the value and its null. Values are means over steps and heads, by
+layer and group as far as those exist; `part` names what else there is (a role, a region, a kind).
 """
 
 from collections.abc import Callable, Mapping, Sequence

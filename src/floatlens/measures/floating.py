@@ -1,28 +1,27 @@
-"""What measures of anchors share: layers a few at a time, and anchors that belong to the data.
+"""The float index: how much of a set of anchors is replaced from one step to the next, and how much of that is movement.
 
-The float index where every row is known: `no_movement` by dealing the rows out again.
+`float_index = 1 - mean over neighbouring steps of Jaccard`. By itself it says little: static anchors that are seen through few, noisy rows
+already score .5 to .9. Two nulls stand beside it. `no_memory` is the index of as many anchors that lie anywhere. `no_movement` is what the
+noise of the rows alone gives; `method` says how it was found, which depends on what was recorded:
 
-All rows of a group over all steps are shuffled and dealt to the steps, as many to each as it has, and anchors are detected again: what would be seen if it made no difference at which step a row
-was computed. Rows are dealt, not drawn with replacement: the same row at two steps would make them alike.
+- "halves", for groups with several rows per step, when the rows at even positions were recorded by themselves. Within a step nothing has
+  moved, so the anchors of its even and of its odd rows differ by noise alone: that is `no_movement`. It is set against `compared`, the
+  even rows of a step and the odd rows of the next (and the other way round): sets of as many rows, and again of other rows, since a row
+  at a step and the same row at the next share their noise. `movement` is the difference: 0 where nothing moves, 1 where the rows agree
+  and all anchors change. Each step counts as often within as across.
+- "order", for groups of one row per step (the predicting rows of an autoregressive model). Each step's anchors are those of one row, so
+  rows can be reordered: `no_movement` is the mean over all orders, exactly. `compared` is the index on the keys that are measured at all
+  steps (rows that see different keys cannot change places). Below `no_movement` neighbouring steps agree more than distant ones: the
+  anchors drift. Where the two are equal, static anchors seen through noise and anchors that leap anywhere at every step look the same,
+  and no null can tell them apart. `movement` is therefore NaN.
 
-This needs full patterns. It has less power than halves of rows (`float_index`): shuffled rows of anchors that move are a mixture in which few keys reach a threshold, which is noisy by
-itself; and rows that change little from step to step share their noise, which shuffling takes from them. A difference above 0 is movement; one at or below 0 does not say that there is none.
+`float_index_of_rows` is the index where every row is known (full patterns): all rows of a group are shuffled and dealt to the steps
+again, as many to each as it has. Rows are not drawn with replacement: the same row at two steps would make them alike. It has less power
+than halves: shuffled rows of anchors that move are a mixture in which few keys reach a threshold, which is noisy by itself, and rows that
+change little from step to step share their noise, which shuffling takes from them. A difference above 0 is movement; one at or below 0
+does not show that there is none.
 
-The float index: how much of a set of anchors is replaced from one step to the next, and how much of that is movement.
-
-`float_index = 1 - mean over neighbouring steps of Jaccard`. By itself it says little: static anchors that are seen through few, noisy rows already score .5 to .9. Two nulls stand beside it.
-`no_memory` is the index of as many anchors that lie anywhere. `no_movement` is what the noise of the rows alone gives. How it is found depends on what was recorded; `method` says how:
-
-- "halves", for groups with several rows a step, when the rows at even positions were recorded by themselves. Within a step nothing has moved, so the anchors of its even and of its odd rows
-  differ by noise alone: that is `no_movement`. It is set against `compared`, the even rows of a step and the odd rows of the next (and the other way round): sets of as many rows, and again
-  of other rows, since a row at a step and the same row at the next share their noise. `movement` is the difference: 0 where nothing moves, 1 where the rows agree and all anchors change. Each step
-  counts as often within as across. Pooling all rows over steps and dealing them out again needs every row, where a trace keeps sums; `float_index_of_rows` does that.
-- "order", for groups of one row a step (the rows that predict, of an autoregressive model). Each step's anchors are those of a row, so rows can be put in another order without being seen:
-  `no_movement` is the mean over all orders, exactly. `compared` is the index on the keys that are measured at all steps (rows that see different keys cannot change places). Below
-  `no_movement` neighbouring steps agree more than distant ones: the anchors drift. Where the two are equal, anchors that stay and are seen through noise, and anchors that leap anywhere at every step, look the same, and
-  no null can tell them apart. `movement` is therefore NaN.
-
-What cannot be said is NaN, and `reason` says why.
+Where there is no number it is NaN, and `reason` says why.
 """
 
 from collections.abc import Hashable, Sequence
@@ -54,10 +53,11 @@ def float_index_of_rows(
     Parameters
     ----------
     rows
-        Attention over step, query and key, such as the `pattern` of a trace; further axes (`chosen`, `head`) are kept. Rows that are not of the group are NaN:
-        `pattern.where(of_the_group)`. Keys that do not exist are NaN.
+        Attention over step, query and key, such as the `pattern` of a trace; further axes (`chosen`, `head`) are kept. Rows that are not
+        of the group are NaN: `pattern.where(of_the_group)`. Keys that do not exist are NaN.
     visible
-        Which keys each row may see (step, query, key); by default all that exist. Only keys that all rows see take part, for other rows could not change places.
+        Which keys each row may see (step, query, key); by default all that exist. Only keys that all rows see take part, for other rows
+        could not change places.
     rule, eps
         How anchors are found, as in `find_anchors`.
     draws, seed
@@ -145,14 +145,16 @@ def float_index(data: xr.Dataset, *, rule: str = "lift", eps: float | None = Non
     Parameters
     ----------
     data
-        A trace, or a dataset with mass, visible, null and rows; with the same of the rows at even positions (detail "halves") noise can be told from movement.
+        A trace, or a dataset with mass, visible, null and rows; with the same of the rows at even positions (detail "halves") noise can
+        be told from movement.
     rule, eps, per_head
         How anchors are found, as in `find_anchors`.
 
     Returns
     -------
     xarray.Dataset
-        By layer, head and group: `float_index`, `no_memory`, `no_movement`, `compared`, `movement`, `pairs` (of steps that counted), `reason`; by group: `method`. See the top of this module.
+        By layer, head and group: `float_index`, `no_memory`, `no_movement`, `compared`, `movement`, `pairs` (of steps that counted),
+        `reason`; by group: `method`. See the top of this module.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Attention on the gold span: how much of the rows that write the answer lies on the passage that holds it.
 
-This is the softer twin of the retrieval score: no token has to be copied, and weights count rather than favourites. The span is a region of the trace by name, or positions of your own.
-Mass is a share of the rows, beside the share that even attention would put there; lift is their ratio, so 1 is the span's fair share whatever its length.
-A region that the trace does not have is refused; one that a sample leaves empty is NaN there, with the reason.
+This is the softer twin of the retrieval score: no token has to be copied, and weights count rather than favourites. The span is a region
+of the trace by name, or positions of your own. Mass is a share of the rows, beside the share that even attention would put there; lift is
+their ratio, so 1 is the span's fair share whatever its length. A region that the trace does not have is refused; one that a sample leaves
+empty is NaN there, with the reason.
 """
 
 from collections.abc import Sequence
@@ -60,8 +61,8 @@ def gold_attention(data: xr.Dataset, gold: str | xr.DataArray, *, group: str = "
     Returns
     -------
     xarray.Dataset
-        `mass`, the share of the rows' attention on the span; `null`, that share if every row spread evenly over what it sees; `lift`, their ratio;
-        `reason`, why there is no lift, "" where there is one.
+        `mass`, the share of the rows' attention on the span; `null`, that share if every row spread evenly over what it sees; `lift`,
+        their ratio; `reason`, why there is no lift, "" where there is one.
 
     Examples
     --------
@@ -97,7 +98,9 @@ def gold_lift_by_sample(
     heads: Sequence[tuple[int, int]] | None = None,
     group: str = "predicting",
 ) -> xr.Dataset:
-    """One number a sample: the lift of the gold span, averaged over steps, layers and heads; `auc` says whether it predicts a correct answer.
+    """The lift of the gold span, averaged over steps, layers and heads: one number per sample.
+
+    `auc` says whether it predicts a correct answer.
 
     Parameters
     ----------
@@ -106,7 +109,8 @@ def gold_lift_by_sample(
     layers
         Only these layers, by their labels.
     heads
-        Only these (layer, head) pairs, such as the heads with the largest retrieval scores. Every step, and every layer or head that has a lift, weighs the same.
+        Only these (layer, head) pairs, such as the heads with the largest retrieval scores. Every step, and every layer or head that has
+        a lift, weighs the same.
 
     Returns
     -------

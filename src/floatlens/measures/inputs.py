@@ -2,10 +2,11 @@
 
 Every measure is written for one sample, whose arrays have the axes step, layer, head, group, key. `one_sample_at_a_time` lets it take
 several: samples are read, measured and dropped one after the other, so that memory holds one sample, and the results get a leading axis
-`sample`. Samples are padded to the longest; whatever does not exist is NaN. `by_layers` goes through the layers of a sample a few at a time.
+`sample`. Samples are padded to the longest; whatever does not exist is NaN. `by_layers` goes through the layers of a sample a few at a
+time.
 
-The prompt of a sample is the unit of every interval, and pairs the samples of two models. Two models are given the same question in different
-templates, so a prompt is what the user wrote: its characters without the template's. A prompt of token ids is those ids.
+The prompt of a sample is the unit of every interval, and pairs the samples of two models. Two models are given the same question in
+different templates, so a prompt is what the user wrote: its characters without the template's. A prompt of token ids is those ids.
 
 Refused: a variable that a measure needs and the trace does not hold, with the option that records it; anchors of other data.
 """
@@ -114,9 +115,9 @@ def refuse_missing(data: xr.Dataset, names: Iterable[str], what_for: str) -> Non
 
     Examples
     --------
-    >>> refuse_missing(xr.Dataset(), ["mass_even"], "Absorption of the strongest key")
+    >>> refuse_missing(xr.Dataset(), ["mass_even"], "The float index")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: Absorption of the strongest key needs mass_even, which this trace does not hold. Record it with detail={'halves': 'head'}.
+    floatlens.errors.Refusal: The float index needs mass_even, which this trace does not hold. Record it with detail={'halves': 'head'}.
     """
     for name in names:
         if name not in data.variables:
@@ -135,15 +136,13 @@ def refuse_other_axes(values: xr.DataArray, anchors: xr.Dataset, *, own: Sequenc
     >>> by_head = xr.DataArray(np.zeros((2, 4, 3), bool), dims=("layer", "head", "key"))
     >>> refuse_other_axes(score, xr.Dataset({"anchor": by_head, "measured": by_head.any("head")}))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: The anchors are per head and score is per layer; use those of head-averaged attention, find_anchors(data, per_head=False).
+    floatlens.errors.Refusal: The anchors are per head and score is per layer; find them with find_anchors(data, per_head=False).
     """
     if not isinstance(anchors, xr.Dataset) or "anchor" not in anchors or "measured" not in anchors:
         raise Refusal("The second argument must be anchors: the dataset that find_anchors(data) returns.")
     anchor = anchors["anchor"]
     if "head" in anchor.dims and "head" not in values.dims:
-        raise Refusal(
-            f"The anchors are per head and {values.name} is per layer; use those of head-averaged attention, find_anchors(data, per_head=False)."
-        )
+        raise Refusal(f"The anchors are per head and {values.name} is per layer; find them with find_anchors(data, per_head=False).")
     foreign = [axis for axis in anchor.dims if axis not in (*values.dims, *own)]
     missing = [axis for axis in values.dims if axis not in (*anchor.dims, "step", "head")]
     differing = [axis for axis in anchor.dims if axis in values.dims and anchor.sizes[axis] != values.sizes[axis]]

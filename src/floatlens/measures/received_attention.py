@@ -1,9 +1,10 @@
 """Received attention: what a key gets from the rows that can see it, and how that compares with its fair share.
 
-Raw mass favours keys that many rows see; under a causal mask it favours the first token whatever the model does. `lift` divides by what each
-key would get if every row spread evenly over what it sees: 1 is a fair share. A key that too few rows see is not measured (NaN), which is not
-the same as "no anchor". `mean_over_heads` and `pool_steps` average and add received attention; `from_attention` makes it of dense weights of
-your own, for attention that comes from elsewhere and to see what a measure does (it holds the whole matrices; a trace never does).
+Raw mass favours keys that many rows see; under a causal mask it favours the first token whatever the model does. `lift` divides by what
+each key would get if every row spread evenly over what it sees: 1 is a fair share. A key that too few rows see is not measured (NaN),
+which is not the same as "no anchor". `mean_over_heads` and `pool_steps` average and add received attention; `from_attention` makes it of
+dense weights of your own, for attention that comes from elsewhere and to see what a measure does (it holds the whole matrices; a trace
+never does).
 
 The shared rectangle is where a diffusion model and an autoregressive one can be compared: predicting rows by prompt keys. An autoregressive
 step has one row, which sees what is written; a diffusion step has many, which also see the masks. What both have at every step are the rows
@@ -53,7 +54,10 @@ def lift(data: xr.Dataset) -> xr.DataArray:
 
 
 def fair_mass(data: xr.Dataset, ending: str = "") -> xr.DataArray:
-    """The mass of each key if every row spread evenly over what it sees; NaN where no row sees it. `ending` "_even" is that of the rows at even positions."""
+    """The mass of each key if every row spread evenly over what it sees; NaN where no row sees it.
+
+    `ending` "_even" is that of the rows at even positions.
+    """
     return xr.apply_ufunc(anchor_rules.fair_mass, data[f"visible{ending}"], data[f"null{ending}"])
 
 
@@ -77,7 +81,9 @@ def measured(data: xr.Dataset) -> xr.DataArray:
 
 
 def mean_over_heads(data: xr.Dataset) -> xr.Dataset:
-    """Received attention averaged over the heads that exist: of rows that every head sees alike, or, where an edit hid different keys from different heads, of all of them together.
+    """Received attention averaged over the heads that exist.
+
+    Where an edit hid different keys from different heads, it is that of the rows of all heads together.
 
     Examples
     --------
@@ -100,8 +106,8 @@ def mean_over_heads(data: xr.Dataset) -> xr.Dataset:
 def pool_steps(data: xr.Dataset) -> xr.Dataset:
     """Received attention over all rows of all steps together, as if they were one step.
 
-    An autoregressive step has one predicting row, and one row says little; all of them are a sample that can be measured. Masses, visible rows and rows add up; the null is the mean over all
-    seeing rows. Only the variables of received attention remain.
+    An autoregressive step has one predicting row, and one row says little; all of them are a sample that can be measured. Masses, visible
+    rows and rows add up; the null is the mean over all seeing rows. Only the variables of received attention remain.
 
     Examples
     --------
@@ -130,7 +136,10 @@ def pool_steps(data: xr.Dataset) -> xr.Dataset:
 
 
 def _without_gaps_first(values: xr.DataArray, axis: str, how: Literal["sum", "mean"]) -> xr.DataArray:
-    """The sum or mean over what exists along an axis, NaN where nothing does. Most arrays have no gaps, and looking for them costs ten times as much as adding up."""
+    """The sum or mean over what exists along an axis, NaN where nothing does.
+
+    Most arrays have no gaps, and looking for them costs ten times as much as adding up.
+    """
     plain = getattr(values, how)(axis, skipna=False)
     gaps = plain.isnull()
     if not bool(gaps.any()):
@@ -143,7 +152,8 @@ def _without_gaps_first(values: xr.DataArray, axis: str, how: Literal["sum", "me
 def shared_rectangle(data: xr.Dataset, *, group: str = "predicting") -> xr.Dataset:
     """Received attention of prompt keys from one group of rows: a dataset for any measure of received attention.
 
-    `mass` is rescaled to sum to `rows` over the keys of the prompt; other keys are NaN. `on_prompt` is the share of attention that lay there, `on_prompt_null` its fair share.
+    `mass` is rescaled to sum to `rows` over the keys of the prompt; other keys are NaN. `on_prompt` is the share of attention that lay
+    there, `on_prompt_null` its fair share.
 
     Examples
     --------
@@ -212,7 +222,8 @@ def from_attention(
     weights
         (step, layer, head, query, key); leading axes may be left out. Rows sum to 1 over the keys they see. A row of NaN was not computed.
     visible
-        Which keys each row may see, broadcastable to (step, query, key); by default all that exist (`numpy.tril` of ones makes a causal model).
+        Which keys each row may see, broadcastable to (step, query, key); by default all that exist (`numpy.tril` of ones makes a causal
+        model).
     groups
         Names of query groups and their rows, booleans broadcastable to (step, query); one group "everyone" by default.
     regions

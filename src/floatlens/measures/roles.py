@@ -1,27 +1,27 @@
-"""English function words: the closed classes, which carry grammar rather than content.
-
-Chosen by class, in lower case. Words that are more often something else ("like", "little", "past", "right", number words) are left out, as are all other languages: what is not
-listed counts as content. Contractions need no entries: their parts do (see `role_of_word` in roles.py).
-
-Token roles: whether attention goes to structure or to words, and how that changes with depth.
+"""Token roles: whether attention goes to structure or to words, and how that changes with depth.
 
 Everything that stands on a canvas has one role, the first of these that fits:
 
 | role | what |
 |---|---|
-| `mask` | not written yet when the step's forward pass ran: masked, or committed only in this step (for models without a mask token: not accepted) |
+| `mask` | not written yet when the step's forward ran: masked, or committed in this step (without a mask token: not accepted) |
 | `special` | a special token of the tokenizer |
 | `layout` | newlines and blanks only |
 | `punctuation` | Unicode punctuation and symbols only, blanks aside |
 | `template` | other tokens that the prompt template put there |
 | `number` | digits of any script, and no letters |
-| `function` | English words that carry grammar (function_words.py) |
+| `function` | English words that carry grammar (`FUNCTION_WORDS`) |
 | `content` | all other words, and words of all other languages |
 
-`structural` is special, layout, punctuation and template together; `lexical` is function, content and number; mask stands alone. Pieces of a word have the role of the whole word in the finished
-text, even while a neighbour is still masked. What has no text, what was replaced later and what does not exist has no role, "none".
+`structural` is special, layout, punctuation and template together; `lexical` is function, content and number; mask stands alone. Pieces
+of a word have the role of the whole word in the finished text, even while a neighbour is still masked. What has no text, what was
+replaced later and what does not exist has no role, "none".
 
-Shares stand beside the share that the role would have if every row spread evenly, so that a role which fills the canvas is not taken for one that draws attention. Refused: traces without `special`, and texts of which nothing is known.
+Function words are chosen by class, in lower case. Words that are more often something else ("like", "little", "past", "right", number
+words) are left out. Contractions need no entries: their parts do (see `role_of_word`).
+
+Shares stand beside the share that the role would have if every row spread evenly, so that a role which fills the canvas is not taken for
+one that draws attention. Refused: traces without `special`, and tokens without texts.
 """
 
 import re
@@ -60,7 +60,8 @@ _CONJUNCTIONS = """
 """
 
 _AUXILIARIES = """
-    am is are was were be been being have has had having do does did doing done can cannot could will would shall should may might must ought
+    am is are was were be been being have has had having do does did doing done
+    can cannot could will would shall should may might must ought
 """
 
 _ADVERBS_OF_GRAMMAR = """
@@ -142,8 +143,9 @@ def roles_of_tokens(
 ) -> list[str]:
     """The role of every token of a finished text; "none" for tokens without a text.
 
-    A token continues the word before it if there is no blank between them: none in the texts, and no gap between their characters (or a span longer than the token's text, which holds a
-    blank). Where characters are not known, a blank at the beginning of a text or BERT's "##" decides; if the tokens of the text show neither, each is a word.
+    A token continues the word before it if there is no blank between them: none in the texts, and no gap between their characters (or a
+    span longer than the token's text, which holds a blank). Where characters are not known, a blank at the beginning of a text or BERT's
+    "##" decides; if the tokens of the text show neither, each is a word.
 
     Parameters
     ----------
@@ -236,7 +238,8 @@ def token_roles(data: xr.Dataset) -> xr.DataArray:
     Parameters
     ----------
     data
-        A trace, or a dataset with state, canvas, final, token, special and template; characters (char_start, char_stop) tell words apart where the texts of tokens have no blanks.
+        A trace, or a dataset with state, canvas, final, token, special and template; characters (char_start, char_stop) tell words apart
+        where the texts of tokens have no blanks.
 
     Examples
     --------
@@ -263,7 +266,8 @@ def token_roles(data: xr.Dataset) -> xr.DataArray:
     texts, exists = [str(text) for text in data["token"].values], (data["final"] >= 0).values
     if exists.any() and all(_WITHOUT_TEXT.fullmatch(text) for text, there in zip(texts, exists, strict=True) if there):
         raise Refusal(
-            "The tokens of this trace have no texts, so they have no roles: its model has no tokenizer. Load the model with its tokenizer files."
+            "The tokens of this trace have no texts, so they have no roles: its model has no tokenizer. Load the model with its "
+            "tokenizer files."
         )
     starts, stops = (data[name].values.tolist() if name in data else None for name in ("char_start", "char_stop"))
     names = roles_of_tokens(texts, data["special"].values.tolist(), data["template"].values.tolist(), starts, stops)
@@ -280,15 +284,16 @@ def token_roles(data: xr.Dataset) -> xr.DataArray:
 def role_shares(data: xr.Dataset, anchors: xr.Dataset | None = None, /) -> xr.Dataset:
     """The share of attention that each role draws in every layer, beside its share if every row spread evenly.
 
-    All steps and heads count together, by their sums: of all (anchor) mass in a layer, the part on keys that have the role at that step. The shares of the eight roles add up to 1 (less what lies
-    on keys without a role); `structural` and `lexical` are sums of them.
+    All steps and heads count together, by their sums: of all (anchor) mass in a layer, the part on keys that have the role at that step.
+    The shares of the eight roles add up to 1 (less what lies on keys without a role); `structural` and `lexical` are sums of them.
 
     Parameters
     ----------
     data
         A trace, or a dataset with mass, visible, null, rows and what `token_roles` needs.
     anchors
-        What `find_anchors` found in the same data: only mass on anchors counts then, and its null is the fair mass of the keys that could have been anchors. All mass counts without them.
+        What `find_anchors` found in the same data: only mass on anchors counts then, and its null is the fair mass of the keys that could
+        have been anchors. All mass counts without them.
 
     Returns
     -------
@@ -351,7 +356,9 @@ def _by_role(amount: xr.DataArray, member: xr.DataArray) -> tuple[xr.DataArray, 
 
 @one_sample_at_a_time
 def structural_slope(shares: xr.Dataset) -> xr.Dataset:
-    """How the enrichment of structure changes from the first layer to the last: one number for "shallow structure, deep content", which is below 0.
+    """How the enrichment of structure changes from the first layer to the last.
+
+    It is one number for "shallow structure, deep content": below 0 where that holds.
 
     Parameters
     ----------
@@ -361,8 +368,9 @@ def structural_slope(shares: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        `slope`, the least-squares slope of structural enrichment over relative depth (0 the first layer, 1 the last), by group, and `log_slope`, that of its logarithm, in which halving
-        and doubling weigh alike. Both are 0 if every row spreads evenly. `reason` and `log_reason` say why there is none.
+        `slope`, the least-squares slope of structural enrichment over relative depth (0 the first layer, 1 the last), by group, and
+        `log_slope`, that of its logarithm, in which halving and doubling weigh alike. Both are 0 if every row spreads evenly. `reason`
+        and `log_reason` say why there is none.
 
     Examples
     --------

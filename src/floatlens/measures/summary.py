@@ -1,11 +1,11 @@
-"""All measures of a trace, sample by sample, and what they come to over prompts.
+"""All measures of a trace, sample by sample, and their means over prompts; and two traces side by side.
 
-A measure that a trace does not hold enough for is left out, and `skipped` says why. Samples are read one after the other, so that memory holds one.
+A measure that a trace does not hold enough for is left out, and `skipped` says why. Samples are read one after the other, so that memory
+holds one.
 
-Two traces side by side: each measure of both, and their difference with an interval and a p-value.
-
-Both are measured on the rectangle they share (predicting rows, prompt keys), because whole traces of a diffusion model and an autoregressive one are not of the same rows and keys. Layers are compared by thirds of the
-depth. Samples are paired by prompt; traces of other prompts are refused, unless they shall be compared as two separate sets.
+Two traces are compared on the rectangle they share (predicting rows, prompt keys), because whole traces of a diffusion model and an
+autoregressive one are not of the same rows and keys. Layers are compared by thirds of the depth. Samples are paired by prompt; traces of
+other prompts are refused, unless they are compared as two separate sets.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,10 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Every measure by sample: datasets with `value` and, where there is one, `null`, over sample and, as far as they exist, layer, group and part."""
+    """Every measure by sample.
+
+    `values` are datasets with `value` and, where there is one, `null`, over sample and, as far as they exist, layer, group and part.
+    """
 
     values: dict[str, xr.Dataset]
     units: dict[str, str]

@@ -1,7 +1,10 @@
-"""The chance that a weighted sum of gamma variables lies below 0, and where a rising function crosses a line: the arithmetic of `floatlens.statistics.proportions`.
+"""The chance that a weighted sum of gamma variables lies below 0, and where a rising function crosses a line.
 
-The chance is computed, not drawn: no seed, no noise. It is the integral of the sum's characteristic function (Gil-Pelaez, as Imhof 1961 did for sums of squares), taken over a hyperbolic sine so that equally spaced nodes
-converge exponentially. Against binomial tails the error stays below 1e-9 for 1 to 1,000 prompts (tests/statistics/test_proportions.py). Tails below `NEGLIGIBLE` by Chernoff's bound are 0.
+This is the arithmetic of `floatlens.statistics.proportions`.
+
+The chance is computed, not drawn: no seed, no noise. It is the integral of the sum's characteristic function (Gil-Pelaez, as Imhof 1961
+did for sums of squares), taken over a hyperbolic sine so that equally spaced nodes converge exponentially. Against binomial tails the
+error stays below 1e-9 for 1 to 1,000 prompts (tests/statistics/test_proportions.py). Tails below `NEGLIGIBLE` by Chernoff's bound are 0.
 """
 
 from collections.abc import Callable
@@ -19,7 +22,9 @@ NEGLIGIBLE = -28.0
 
 
 def chance_below(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
-    """The chance that the sum over the last axis of `weights` times independent gamma variables of these shapes is at most 0; one half if all weights are 0.
+    """The chance that the sum over the last axis of `weights` times independent gamma variables of these shapes is at most 0.
+
+    It is one half if all weights are 0.
 
     Examples
     --------
@@ -62,7 +67,9 @@ def _log_tail(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
 
 
 def crossing(function: Callable[[np.ndarray, np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray, line: np.ndarray) -> np.ndarray:
-    """Where rising functions cross a line, one for each place of the arrays, by Chandrupatla's method; at `low` or `high` they count as below and above it.
+    """Where rising functions cross a line, one for each place of the arrays, by Chandrupatla's method.
+
+    At `low` or `high` they count as below and above it.
 
     `function` gets numbers and the places of those that are asked for, and gives shares from 0 to 1.
 
