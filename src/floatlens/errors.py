@@ -15,7 +15,4 @@ class BrokenPromise(RuntimeError):
 
 
 class Caution(UserWarning):
-    """A result that is right and easily misread: the prompt was not what the model read, an intervention did nothing.
-
-    On the command line it is a sentence.
-    """
+    """A result that is right and easily misread: the prompt was not what the model read, an intervention did nothing. On the command line it is a sentence."""

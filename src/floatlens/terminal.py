@@ -9,7 +9,7 @@ Decided here: line breaks and tabs stay. Visible are all other control character
 surrogate pairs, and format characters, which change the direction of a text or take no room (bidirectional controls, zero-width spaces,
 the byte-order mark, tags, soft hyphens). The zero-width joiner and non-joiner stay: Persian, Hindi and emoji are written with them.
 
-A progress bar for what takes longer than two seconds, and nothing for what does not.
+`progress_bar` shows a bar for what takes longer than two seconds, and nothing for what does not.
 """
 
 import contextlib

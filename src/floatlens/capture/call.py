@@ -195,7 +195,7 @@ def read_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AttentionCall:
         )
     if any(tensor.dim() != 4 for tensor in tensors):
         raise Refusal(
-            f"A query of shape {tuple(tensors[0].shape)} came; a tap reads (sample, head, query, depth). Add the missing axes in the "
+            f"The query has the shape {tuple(tensors[0].shape)}; a tap reads (sample, head, query, depth). Add the missing axes in the "
             "model: "
             "query.unsqueeze(1) for a single head."
         )
@@ -254,7 +254,7 @@ _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION, as aten._fused_sdp_
 
 
 class Ran(NamedTuple):
-    """What came of running a call."""
+    """The result of running a call."""
 
     output: Tensor
     logsumexp: Tensor | None  # (sample, head, query), natural log, of the scaled and masked scores

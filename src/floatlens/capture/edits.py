@@ -54,7 +54,7 @@ class Edit(Protocol):
 
 
 def refuse_uncallable(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """The edits, or a refusal of the first that is none."""
+    """The edits; refuses the first that cannot be called."""
     edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
     for edit in edits:
         if not callable(edit):

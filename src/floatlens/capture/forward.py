@@ -135,8 +135,7 @@ class Forward:
         if padding.dim() != 2 or padding.shape[0] != call.samples or padding.shape[1] < stop:
             raise Refusal(
                 f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position "
-                f"{stop}. "
-                "Give one row a sample and one column a position, cached ones included."
+                f"{stop}. Pass one row per sample and one column per position, cached positions included."
             )
         queries &= padding[:, call.query_start : stop]
         known = padding[:, call.key_start : call.key_start + own_keys]
@@ -167,7 +166,7 @@ class Forward:
         groups = self.groups(self) if callable(self.groups) else self.groups
         if groups is not None and not isinstance(groups, Mapping):
             raise Refusal(
-                f"groups={groups!r} are no groups; pass {{name: boolean tensor over (sample, query), ...}}, or a function that gives them."
+                f"groups={groups!r} are not groups; pass {{name: boolean tensor over (sample, query), ...}}, or a function that gives them."
             )
         if groups is not None and not groups:
             raise Refusal("groups is empty; leave it out to have one group of all rows.")
@@ -177,7 +176,7 @@ class Forward:
     def _given_regions(self) -> Mapping[str, Region]:
         regions = self.regions(self) if callable(self.regions) else self.regions
         if regions is not None and not isinstance(regions, Mapping):
-            raise Refusal(f"regions={regions!r} are no regions; pass {{name: (start, stop), ...}}, or a function that gives them.")
+            raise Refusal(f"regions={regions!r} are not regions; pass {{name: (start, stop), ...}}, or a function that gives them.")
         return regions or {}
 
     def _groups(self, call: AttentionCall) -> Tensor:
@@ -274,7 +273,7 @@ def _refuse_attention_to_padding(call: AttentionCall, visibility: Visibility) ->
     seen = visibility.sum_over_seeing_rows(rows)[:, :, 0] > 0
     leaking = seen & ~visibility.real_keys[:, None]
     if bool(leaking.any()):
-        sample, _, key = (int(at) for at in leaking.nonzero()[0])
+        sample, _, key = (int(index) for index in leaking.nonzero()[0])
         raise Refusal(
             f"In {call.where}, real queries of sample {sample} can see the padding at key {key}, so the text next to it is not what the "
             "model alone "
@@ -288,7 +287,7 @@ def _refuse_unknown_padding(call: AttentionCall, visibility: Visibility) -> None
     everyone = visibility.real_queries[:, None, None].float().expand(-1, visibility.mask.shape[1], -1, -1)
     unseen = (visibility.sum_over_seeing_rows(everyone)[:, :, 0] == 0).all(1) & visibility.real_keys
     if bool(unseen.any()):
-        sample, key = (int(at) for at in unseen.nonzero()[0])
+        sample, key = (int(index) for index in unseen.nonzero()[0])
         raise Refusal(
             f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from "
             "real ones. "

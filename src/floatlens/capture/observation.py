@@ -311,19 +311,19 @@ def _sizes(calls: Sequence[CallRecord]) -> dict[str, int]:
 
 
 def _variable(name: str, steps: Sequence[StepRecord], layers: list[LayerIdentity], sizes: dict[str, int], with_steps: bool) -> xr.Variable:
-    places = {identity: at for at, identity in enumerate(layers)}
-    found = [(at, places[call.identity], call) for at, step in enumerate(steps) for call in step.calls if name in call.values]
-    axes = {axis for _, _, call in found for axis in call.values[name][0]}
+    places = {identity: number for number, identity in enumerate(layers)}
+    records = [(number, places[call.identity], call) for number, step in enumerate(steps) for call in step.calls if name in call.values]
+    axes = {axis for _, _, call in records for axis in call.values[name][0]}
     dims = tuple(axis for axis in _ORDER if axis in axes | {"step", "layer"})
     inner = tuple(axis for axis in dims if axis not in ("step", "layer"))
-    arrays = [(step, layer, call.key_start, _on_axes(call, name, inner)) for step, layer, call in found]
+    arrays = [(step, layer, call.key_start, _on_axes(call, name, inner)) for step, layer, call in records]
     dtype = arrays[0][3].dtype
     result = np.full([sizes[axis] for axis in dims], -1 if dtype.kind == "i" else np.nan, dtype=dtype)
     for step, layer, start, array in arrays:
         where: dict[str, Any] = {"step": step, "layer": layer}
-        for at, axis in enumerate(inner):
+        for number, axis in enumerate(inner):
             offset = start if axis == "key" else 0
-            where[axis] = slice(offset, offset + array.shape[at])
+            where[axis] = slice(offset, offset + array.shape[number])
         result[tuple(where[axis] for axis in dims)] = array
     variable = xr.Variable(dims, result)
     return variable if with_steps else variable.isel(step=0)
@@ -349,11 +349,11 @@ def _patterns(steps: Sequence[StepRecord], sizes: dict[str, int], with_steps: bo
     chosen = sum(len(call.pattern_heads) for call in calls[0])
     result = np.full((sizes["sample"], len(steps), chosen, sizes["query"], sizes["key"]), np.nan, dtype=np.float32)
     for step, of_step in enumerate(calls):
-        at = 0
+        first = 0
         for call in of_step:
             _, array = call.values["pattern"]
             keys = slice(call.key_start, call.key_start + array.shape[3])
-            result[:, step, at : at + array.shape[1], : array.shape[2], keys] = array
-            at += array.shape[1]
+            result[:, step, first : first + array.shape[1], : array.shape[2], keys] = array
+            first += array.shape[1]
     variable = xr.Variable(("sample", "step", "chosen", "query", "key"), result)
     return variable if with_steps else variable.isel(step=0)

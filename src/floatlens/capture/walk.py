@@ -94,7 +94,7 @@ def refuse_broken_rows(observation: Observation, logsumexp: Tensor | None, works
             finite &= logsumexp.flatten(0, 1)[block.matrices, block.rows].isfinite()
         broken = live[block.matrices, block.rows] & ~finite
         if bool(broken.any()):
-            matrix, row = (int(at) for at in broken.nonzero()[0])
+            matrix, row = (int(index) for index in broken.nonzero()[0])
             sample, head = divmod(matrix + block.matrices.start, call.heads)
             raise Refusal(
                 f"The attention of {call.where}, sample {sample}, head {head}, query {row + block.rows.start} is not a number: a score "
@@ -203,8 +203,8 @@ def _augmented(
         key = key.masked_fill(~visibility.real_keys[samples, None, :, None], 0.0)
     deep = query.shape[-1] + 1
     query = torch.cat([query, shift[..., None]], dim=-1, out=workspace.room("queries", (*query.shape[:-1], deep), dtype, device))
-    one = key.new_ones(()).expand(*key.shape[:-1], 1)
-    key = torch.cat([key, one], dim=-1, out=workspace.room("keys", (*key.shape[:-1], deep), dtype, device))
+    ones = key.new_ones(()).expand(*key.shape[:-1], 1)
+    key = torch.cat([key, ones], dim=-1, out=workspace.room("keys", (*key.shape[:-1], deep), dtype, device))
     if len(kv_head) == key.shape[1]:
         return query, key
     which = torch.tensor(kv_head, device=device) - kv_head[0]

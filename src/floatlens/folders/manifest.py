@@ -86,17 +86,17 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def parse_manifest(text: str) -> Manifest:
     """What a manifest says; any exception of a parser for what is not one."""
-    said = json.loads(text)
-    files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in said["files"].items()}
-    return Manifest(_text(said["floatlens"]), _text(said["written_by"]), files)
+    content = json.loads(text)
+    files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in content["files"].items()}
+    return Manifest(_text(content["floatlens"]), _text(content["written_by"]), files)
 
 
 def is_sealed(text: str) -> bool:
     """Whether a manifest is, letter for letter, what was written: it ends with the SHA-256 of the rest."""
     try:
-        said = json.loads(text)
-        del said["seal"]
-        return text == _sealed(said)
+        content = json.loads(text)
+        del content["seal"]
+        return text == _sealed(content)
     except (ValueError, TypeError, KeyError, RecursionError):
         return False
 
@@ -171,8 +171,8 @@ def _record(file: Path) -> FileRecord:
 
 
 def _as_json(written_by: str, files: Mapping[str, FileRecord]) -> bytes:
-    said = {"floatlens": __version__, "written_by": written_by, "files": {name: asdict(files[name]) for name in sorted(files)}}
-    return _sealed(said).encode()
+    content = {"floatlens": __version__, "written_by": written_by, "files": {name: asdict(files[name]) for name in sorted(files)}}
+    return _sealed(content).encode()
 
 
 def _sealed(said: dict[str, Any]) -> str:

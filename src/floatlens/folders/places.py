@@ -136,10 +136,10 @@ def disk_failures(place: Path, *, kept: bool = False) -> Iterator[None]:
     except Refusal:
         raise
     except Exception as error:
-        found = _disk_error(error, place)
-        if found is None:
+        failure = _disk_error(error, place)
+        if failure is None:
             raise
-        number, file = found
+        number, file = failure
         again = "run the same command again" + (": what is finished is kept." if kept else ".")
         if number in _FULL:
             raise Refusal(f"No space left on the disk of {place} while writing {file or place}. Free some room and {again}") from error
@@ -149,20 +149,20 @@ def disk_failures(place: Path, *, kept: bool = False) -> Iterator[None]:
 def _disk_error(error: BaseException, place: Path) -> tuple[int, Path | None] | None:
     """The error number, and the file if it is known, where a disk is behind an exception or behind one that led to it."""
     seen: set[int] = set()
-    at: BaseException | None = error
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        number = at.errno if isinstance(at, OSError) else None
-        if number is None and (told := re.search(r"os error (\d+)", str(at))):  # as polars, safetensors and tokenizers say it
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        number = cause.errno if isinstance(cause, OSError) else None
+        if number is None and (told := re.search(r"os error (\d+)", str(cause))):  # as polars, safetensors and tokenizers say it
             number = int(told.group(1))
-        if number is None and isinstance(at, OSError) and re.fullmatch(r"\d+ requested and \d+ written", str(at)):  # as numpy says it
+        if number is None and isinstance(cause, OSError) and re.fullmatch(r"\d+ requested and \d+ written", str(cause)):  # as numpy says it
             number = errno.ENOSPC
-        file = getattr(at, "filename", None)
+        file = getattr(cause, "filename", None)
         file = Path(os.fsdecode(file)) if isinstance(file, str | bytes | os.PathLike) else None
         here = file is not None and any(file.absolute().is_relative_to(own) for own in (place.absolute(), hidden_sibling(place.absolute())))
         if number in _FULL or (number in _FAILURES and (here or number in _ONLY_WRITING)):
             return number, file
-        at = at.__cause__ or at.__context__
+        cause = cause.__cause__ or cause.__context__
     return None
 
 

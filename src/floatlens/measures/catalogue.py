@@ -129,12 +129,12 @@ class Line:
     needs_gold: bool = False
 
 
-def _mean(found: xr.Dataset, value: str, null: str | None = None, part: str | None = None) -> Values:
+def _mean(result: xr.Dataset, value: str, null: str | None = None, part: str | None = None) -> Values:
     """A variable and its null, averaged over steps and heads; `part` is the axis that tells its parts apart."""
     names = {"value": value} if null is None else {"value": value, "null": null}
-    averaged = {key: found[name].mean([axis for axis in ("step", "head") if axis in found[name].dims]) for key, name in names.items()}
-    if "reason" in found:
-        averaged["reason"] = first_reason(found["reason"])
+    averaged = {key: result[name].mean([axis for axis in ("step", "head") if axis in result[name].dims]) for key, name in names.items()}
+    if "reason" in result:
+        averaged["reason"] = first_reason(result["reason"])
     return (
         averaged
         if part is None
@@ -160,9 +160,9 @@ def first_reason(reasons: xr.DataArray) -> xr.DataArray:
     )
 
 
-def _parts(found: xr.Dataset, names: Sequence[str]) -> Values:
+def _parts(result: xr.Dataset, names: Sequence[str]) -> Values:
     """Several variables as parts of one number."""
-    return {"value": xr.concat([_mean(found, name)["value"] for name in names], xr.DataArray(list(names), dims="part", name="part"))}
+    return {"value": xr.concat([_mean(result, name)["value"] for name in names], xr.DataArray(list(names), dims="part", name="part"))}
 
 
 def _of_run(sample: Sample) -> Values:
@@ -201,8 +201,8 @@ def _contribution(sample: Sample) -> Values:
 
 
 def _slope(sample: Sample) -> Values:
-    found = structural_slope(sample.roles)
-    return {"value": found["slope"], "reason": first_reason(found["reason"])}
+    slopes = structural_slope(sample.roles)
+    return {"value": slopes["slope"], "reason": first_reason(slopes["reason"])}
 
 
 def _rollout(sample: Sample) -> Values:

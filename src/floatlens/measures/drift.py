@@ -170,9 +170,9 @@ def expected_jaccard(keys: np.ndarray, first: np.ndarray, second: np.ndarray) ->
 
 
 def refuse_without_axis(anchors: xr.Dataset, axis: str) -> None:
-    """Refuse what are no anchors, or anchors that have no such axis."""
+    """Refuse what is not a dataset of anchors, and anchors that lack the axis."""
     if "anchor" not in anchors or "measured" not in anchors:
-        raise Refusal("These are no anchors: pass the dataset that find_anchors(data) returns.")
+        raise Refusal("These are not anchors: pass the dataset that find_anchors(data) returns.")
     if axis not in anchors["anchor"].dims:
         raise Refusal(
             f"The anchors have no axis {axis!r}, so nothing can be said of drift along it; find them in data that keep every {axis}."
@@ -225,13 +225,13 @@ def lifetimes(anchors: xr.Dataset) -> xr.Dataset:
     anchored = (counted * counted["length"]).sum("length")
     continued = (chance.first * chance.second / chance.keys.where(chance.keys > 0)).sum("step")
     reason = why_no_drift(anchors)
-    said = reason == ""
+    known = reason == ""
     return xr.Dataset(
         {
-            "mean": (anchored / number).where(said),
-            "no_memory": (anchored / (anchored - continued)).where(said & (anchored > continued)),
-            "longest": counted["length"].where(counted > 0).max("length").where(said),
-            "cut_off": (xr.DataArray(np.bincount(place, weights=cut, minlength=places).reshape(shape), dims=axes) / number).where(said),
+            "mean": (anchored / number).where(known),
+            "no_memory": (anchored / (anchored - continued)).where(known & (anchored > continued)),
+            "longest": counted["length"].where(counted > 0).max("length").where(known),
+            "cut_off": (xr.DataArray(np.bincount(place, weights=cut, minlength=places).reshape(shape), dims=axes) / number).where(known),
             "runs": counted,
             "reason": reason,
         }
@@ -253,9 +253,9 @@ def _runs(anchor: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, np.ndar
         now = anchor[step] if step < steps else nothing
         ended = np.flatnonzero((running > 0) & ~now)
         length = running.ravel()[ended]
-        at, before = np.unravel_index(ended, shape), step - length - 1
-        known_before = (before >= 0) & measured[(before, *at)]
-        known_after = measured[(step, *at)] if step < steps else np.zeros(len(ended), bool)
+        place_of_end, before = np.unravel_index(ended, shape), step - length - 1
+        known_before = (before >= 0) & measured[(before, *place_of_end)]
+        known_after = measured[(step, *place_of_end)] if step < steps else np.zeros(len(ended), bool)
         places.append(ended // shape[-1])
         lengths.append(length)
         cuts.append(~(known_before & known_after))
@@ -286,15 +286,15 @@ def anchor_kinds(anchors: xr.Dataset) -> xr.Dataset:
     """
     refuse_without_axis(anchors, "step")
     times, chances = anchors["anchor"].sum("step"), anchors["measured"].sum("step")
-    count = xr.concat([one.sum("key") for one in _of_each_kind(times, chances)], "kind").assign_coords(kind=list(KINDS))
+    count = xr.concat([of_kind.sum("key") for of_kind in _of_each_kind(times, chances)], "kind").assign_coords(kind=list(KINDS))
     expected = _expected_kinds(anchors).assign_coords(kind=list(KINDS))
     reason = why_no_drift(anchors)
-    said = reason == ""
+    known = reason == ""
     kinds = {
-        "count": count.where(said),
-        "share": (count / count.sum("kind").where(lambda total: total > 0)).where(said),
-        "no_memory": (expected / expected.sum("kind").where(lambda total: total > 0)).where(said),
-        "undecided": ((times > 0) & (chances == 1)).sum("key").where(said),
+        "count": count.where(known),
+        "share": (count / count.sum("kind").where(lambda total: total > 0)).where(known),
+        "no_memory": (expected / expected.sum("kind").where(lambda total: total > 0)).where(known),
+        "undecided": ((times > 0) & (chances == 1)).sum("key").where(known),
         "reason": reason,
     }
     return xr.Dataset(kinds).transpose(*reason.dims, "kind")
@@ -325,7 +325,7 @@ def _expected_kinds(anchors: xr.Dataset) -> xr.DataArray:
     once = never * xr.dot(chance / (1 - chance), alike, dim="step")
     static = _chance_of_staying(chance, alike, chances)
     kinds: list[xr.DataArray] = [static, (1 - never - once - static).clip(min=0), once]
-    numbers: list[xr.DataArray] = [xr.dot(one.where(chances > 1, 0), keys_of, dim="pattern") for one in kinds]
+    numbers: list[xr.DataArray] = [xr.dot(chance_of_kind.where(chances > 1, 0), keys_of, dim="pattern") for chance_of_kind in kinds]
     return xr.concat(numbers, "kind")
 
 

@@ -66,7 +66,7 @@ def float_index_of_rows(
     Returns
     -------
     xarray.Dataset
-        `float_index`, `no_memory`, `no_movement`, `movement` (NaN for one row a step), `pairs`, `reason`.
+        `float_index`, `no_memory`, `no_movement`, `movement` (NaN for one row per step), `pairs`, `reason`.
 
     Examples
     --------
@@ -101,13 +101,13 @@ def float_index_of_rows(
     each = index_of(
         find_anchors(_dealt(pool[..., by_all], 1 / sees.sum(-1), of_group.sum(-1), orders, weights.dims[2:-1]), rule=rule, eps=eps)
     )
-    found = each.isel(draw=0)
-    found["no_movement"] = each["float_index"].isel(draw=slice(1, None)).mean("draw")
+    result = each.isel(draw=0)
+    result["no_movement"] = each["float_index"].isel(draw=slice(1, None)).mean("draw")
     one_row = of_group.sum(-1).max() <= 1
-    found["movement"] = xr.full_like(found["float_index"], np.nan) if one_row else found["float_index"] - found["no_movement"]
-    without = xr.where(found["movement"].notnull(), "", ONE_ROW if one_row else NO_ANCHORS_DEALT)
-    found["reason"] = xr.where(found["reason"] == "", without, found["reason"])
-    return found.assign_coords({name: part for name, part in rows.coords.items() if not {"step", "query", "key"} & set(part.dims)})
+    result["movement"] = xr.full_like(result["float_index"], np.nan) if one_row else result["float_index"] - result["no_movement"]
+    without = xr.where(result["movement"].notnull(), "", ONE_ROW if one_row else NO_ANCHORS_DEALT)
+    result["reason"] = xr.where(result["reason"] == "", without, result["reason"])
+    return result.assign_coords({name: part for name, part in rows.coords.items() if not {"step", "query", "key"} & set(part.dims)})
 
 
 def _dealt(pool: np.ndarray, fair: np.ndarray, number: np.ndarray, orders: Sequence[np.ndarray], axes: tuple[Hashable, ...]) -> xr.Dataset:
@@ -135,7 +135,7 @@ NO_HALVES = "nothing recorded that tells noise from movement: record halves"
 HALVES_PER_LAYER = "halves were recorded per layer and mass per head: use per_head=False"
 ONE_HALF = "no two neighbouring steps have rows of the group at even and at odd positions"
 EMPTY_HALVES = "no anchors in the halves of the rows"
-ONE_ROW = "one row a step, whose noise looks like movement: compare with no_movement, the same rows in any order"
+ONE_ROW = "one row per step, whose noise looks like movement: compare with no_movement, the same rows in any order"
 
 
 @one_sample_at_a_time
@@ -177,9 +177,9 @@ def float_index(data: xr.Dataset, *, rule: str = "lift", eps: float | None = Non
         grouped = grouped.transpose("step", ...)
     single = (grouped["rows"] <= 1) | grouped["rows"].isnull()
     by_order = single.all([axis for axis in single.dims if axis != "group"])
-    found = by_layers(lambda some: _index(some, by_order, rule, eps), grouped)
-    found = found.transpose(*(axis for axis in grouped["mass"].dims if axis not in ("step", "key")))
-    return (found if "group" in data.dims else found.squeeze("group", drop=True)).assign_attrs(
+    index = by_layers(lambda some: _index(some, by_order, rule, eps), grouped)
+    index = index.transpose(*(axis for axis in grouped["mass"].dims if axis not in ("step", "key")))
+    return (index if "group" in data.dims else index.squeeze("group", drop=True)).assign_attrs(
         rule=rule, eps=refuse_unknown_rule(rule, eps)
     )
 
@@ -230,10 +230,10 @@ def _by_order(anchors: xr.Dataset, chosen: xr.DataArray) -> xr.Dataset:
         either = number[..., :, None] + number[..., None, :] - common
         similar = np.divide(common, either, out=np.full(common.shape, np.nan), where=either > 0)
         distance = steps[None, :] - steps[:, None]
-        for at, pairs in enumerate((distance > 0, distance == 1)):
+        for row, pairs in enumerate((distance > 0, distance == 1)):
             among = similar[..., pairs]
             known = (~np.isnan(among)).sum(-1)
-            means[at, group] = 1 - np.divide(np.nansum(among, -1), known, out=np.full(known.shape, np.nan), where=known > 0)
+            means[row, group] = 1 - np.divide(np.nansum(among, -1), known, out=np.full(known.shape, np.nan), where=known > 0)
     axes = anchor.dims[:-2]
     return xr.Dataset({"no_movement": (axes, means[0]), "compared": (axes, means[1])})
 
@@ -251,7 +251,7 @@ def _by_halves(data: xr.Dataset, rule: str, eps: float | None, like: xr.DataArra
     across = overlap(even_now, odd_next), overlap(odd_now, even_next)
     usable = (within[0].keys > 0) & (within[1].keys > 0) & (across[0].keys > 0) & (across[1].keys > 0)
     means = {
-        name: 1 - xr.concat([one.jaccard for one in pair], "side").where(usable).mean(("side", "step"))
+        name: 1 - xr.concat([shared.jaccard for shared in pair], "side").where(usable).mean(("side", "step"))
         for name, pair in (("no_movement", within), ("compared", across))
     }
     some = means["no_movement"].notnull() & means["compared"].notnull()

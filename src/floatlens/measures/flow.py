@@ -135,16 +135,16 @@ def rollout(data: xr.Dataset, *, pooled: bool = False, cumulative: bool = False)
     """
     refuse_missing(data, ("flow", "flow_null"), "Rollout")
     given = (_of_layers(data[name], pooled) for name in ("flow", "flow_null"))
-    flow, evenly = (one.transpose(..., "layer", "query_region", "key_region") for one in xr.broadcast(*given))
+    flow, evenly = (each.transpose(..., "layer", "query_region", "key_region") for each in xr.broadcast(*given))
     computed = flow.values.sum(-1) > 0  # (..., layer, query_region): without rows there is no mass
     reaches = evenly.values > 0
     known = _known(computed, reaches)[..., None]
     seen = np.any(reaches, axis=(-3, -2), keepdims=True)  # (..., 1, 1, key_region)
-    rolled, null = (np.where(known & seen, _rolled_out(one.values), np.nan) for one in (flow, evenly))
+    rolled, null = (np.where(known & seen, _rolled_out(each.values), np.nan) for each in (flow, evenly))
     fair = np.divide(rolled, null, out=np.full_like(rolled, np.nan), where=null > 0)
     why = [~computed.all(axis=-2)[..., None], ~known[..., -1, :, :], ~seen[..., 0, :, :], ~(null[..., -1, :, :] > 0)]
-    said = [NOT_COMPUTED, THROUGH_UNKNOWN, UNSEEN_BY_ALL, UNREACHED]
-    reason = np.select(np.broadcast_arrays(*why), said, "")
+    reasons = [NOT_COMPUTED, THROUGH_UNKNOWN, UNSEEN_BY_ALL, UNREACHED]
+    reason = np.select(np.broadcast_arrays(*why), reasons, "")
     result = xr.Dataset({name: flow.copy(data=values) for name, values in (("rollout", rolled), ("null", null), ("fair", fair))})
     result = result if cumulative else result.isel(layer=-1, drop=True)
     return result.assign(reason=flow.isel(layer=-1, drop=True).copy(data=reason))

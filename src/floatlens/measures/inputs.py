@@ -76,8 +76,8 @@ def one_sample_at_a_time(
 
     @wraps(measure)
     def over_samples(*given: Any, **named: Any) -> Any:
-        given = tuple(as_dataset(one) if isinstance(one, Trace) else one for one in given)
-        sizes = {one.sizes["sample"] for one in (*given, *named.values()) if _has_samples(one)}
+        given = tuple(as_dataset(argument) if isinstance(argument, Trace) else argument for argument in given)
+        sizes = {argument.sizes["sample"] for argument in (*given, *named.values()) if _has_samples(argument)}
         if not sizes:
             return of_one_sample(*given, **named)
         if len(sizes) > 1:
@@ -85,7 +85,10 @@ def one_sample_at_a_time(
                 f"The arguments of {measure.__name__} have {' and '.join(map(str, sorted(sizes)))} samples; they must be of the same trace."
             )
         results = [
-            of_one_sample(*(_of_sample(one, number) for one in given), **{name: _of_sample(one, number) for name, one in named.items()})
+            of_one_sample(
+                *(_of_sample(argument, number) for argument in given),
+                **{name: _of_sample(argument, number) for name, argument in named.items()},
+            )
             for number in range(sizes.pop())
         ]
         return xr.concat(results, "sample", coords="minimal", compat="override", combine_attrs="override")
@@ -176,12 +179,12 @@ def by_layers(measure: Callable[..., xr.Dataset], *given: xr.Dataset) -> xr.Data
     if "layer" not in given[0].dims:
         return measure(*given)
     layers = given[0].sizes["layer"]
-    largest = max(values.nbytes for one in given for values in one.data_vars.values())
+    largest = max(values.nbytes for dataset in given for values in dataset.data_vars.values())
     at_once = max(1, BYTES_AT_ONCE * layers // max(largest, 1))
     results = []
     for first in range(0, layers, at_once):
         some = slice(first, first + at_once)
-        results.append(measure(*(one.isel(layer=some).load() if "layer" in one.dims else one for one in given)))
+        results.append(measure(*(dataset.isel(layer=some).load() if "layer" in dataset.dims else dataset for dataset in given)))
     joined = xr.concat(results, "layer", data_vars="minimal", coords="minimal", compat="override") if len(results) > 1 else results[0]
     return joined.transpose(*(axis for axis in ("step", "layer", "head", "group") if axis in joined.dims), ...)
 

@@ -250,7 +250,7 @@ def from_attention(
     seen = seen & computed[..., None]
     rows = {"everyone": np.ones(queries, bool)} if groups is None else groups
     member = np.stack(
-        [np.broadcast_to(np.asarray(one, bool), (steps, queries)) & computed for one in rows.values()]
+        [np.broadcast_to(np.asarray(in_group, bool), (steps, queries)) & computed for in_group in rows.values()]
     )  # (group, step, query)
     weights_or_0 = np.nan_to_num(weights)
     share = seen / np.maximum(seen.sum(-1, keepdims=True), 1)

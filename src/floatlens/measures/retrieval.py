@@ -121,12 +121,12 @@ def retrieval_by_step(data: xr.Dataset, gold: str | xr.DataArray, *, only_needle
     ([2, 1], 0.5)
     """
     copying = _read_copying(data, gold)
-    at = copying.committed[copying.written]  # (written,)
-    steps = data.sizes.get("step", int(at.max(initial=-1)) + 1)
+    commit_steps = copying.committed[copying.written]  # (written,)
+    steps = data.sizes.get("step", int(commit_steps.max(initial=-1)) + 1)
     copies = np.zeros((steps, *copying.hit.shape[:2]), bool)
-    np.logical_or.at(copies, at, np.moveaxis(copying.hit, -1, 0))
-    counted = copying.same_token.any(-1) if only_needle_tokens else np.ones(len(at), bool)
-    compared = np.isin(np.arange(steps), at[counted]) & (len(copying.needle) > 0)
+    np.logical_or.at(copies, commit_steps, np.moveaxis(copying.hit, -1, 0))
+    counted = copying.same_token.any(-1) if only_needle_tokens else np.ones(len(commit_steps), bool)
+    compared = np.isin(np.arange(steps), commit_steps[counted]) & (len(copying.needle) > 0)
     heads = xr.DataArray(copying.head_exists.ravel(), dims="key")  # sets of heads are compared as sets of anchors are
     sets = xr.DataArray(copies[compared].reshape(compared.sum(), heads.size), dims=("step", "key"))
     drift = jaccard_along(xr.Dataset({"anchor": sets, "measured": heads}), "step")
@@ -323,5 +323,5 @@ def normalised_for_display(scores: xr.Dataset) -> xr.Dataset:
     largest = scores["score"].max(("layer", "head"))
     shown = scores["score"] / largest.where(largest > 0)
     reason = np.select([largest.isnull().values, (largest == 0).values], ["no head has a score", "every score is 0"], default="")
-    said = {"normalised": "each map is divided by its largest score; not comparable between maps"}
-    return xr.Dataset({"score": shown, "largest": largest, "reason": largest.copy(data=reason)}, attrs=said)
+    attributes = {"normalised": "each map is divided by its largest score; not comparable between maps"}
+    return xr.Dataset({"score": shown, "largest": largest, "reason": largest.copy(data=reason)}, attrs=attributes)

@@ -130,7 +130,7 @@ def _is_function(word: str) -> bool:
 
 def _letters(text: str) -> tuple[int, int]:
     """From the first to behind the last letter or digit."""
-    inside = [at for at, character in enumerate(text) if unicodedata.category(character)[0] in "LMN"]
+    inside = [index for index, character in enumerate(text) if unicodedata.category(character)[0] in "LMN"]
     return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 
@@ -168,8 +168,8 @@ def roles_of_tokens(
         if values is not None and len(values) != len(texts):
             raise Refusal(f"There are {len(texts)} texts and {len(values)} values of {name}; give one for each token.")
     return [
-        "special" if special[at] else "none" if _has_no_text(text) else _role(text, word, bool(template[at]))
-        for at, (text, word) in enumerate(zip(texts, _words(texts, special, template, starts, stops), strict=True))
+        "special" if special[index] else "none" if _has_no_text(text) else _role(text, word, bool(template[index]))
+        for index, (text, word) in enumerate(zip(texts, _words(texts, special, template, starts, stops), strict=True))
     ]
 
 
@@ -195,24 +195,31 @@ def _words(
     """For every token, the word that it is a piece of; for what follows an apostrophe in a contraction, that part of it."""
     leading_blanks = any(text[:1].isspace() and not text.isspace() for text in texts)
 
-    def touches(at: int) -> bool:
+    def touches(index: int) -> bool:
         """Whether there is no blank between two tokens that show none."""
-        bare = _bare(texts[at])
-        if starts is not None and stops is not None and min(starts[at], stops[at - 1]) >= 0:
-            return starts[at] == stops[at - 1] and stops[at] - starts[at] <= len(bare)
-        return leading_blanks or texts[at] != bare
+        bare = _bare(texts[index])
+        if starts is not None and stops is not None and min(starts[index], stops[index - 1]) >= 0:
+            return starts[index] == stops[index - 1] and stops[index] - starts[index] <= len(bare)
+        return leading_blanks or texts[index] != bare
 
-    def continues(at: int) -> bool:
-        if at == 0 or special[at] or special[at - 1] or template[at] != template[at - 1] or not texts[at] or not texts[at - 1]:
+    def continues(index: int) -> bool:
+        if (
+            index == 0
+            or special[index]
+            or special[index - 1]
+            or template[index] != template[index - 1]
+            or not texts[index]
+            or not texts[index - 1]
+        ):
             return False
-        return _is_inside_word(_bare(texts[at - 1])[-1], _bare(texts[at])[0]) and touches(at)
+        return _is_inside_word(_bare(texts[index - 1])[-1], _bare(texts[index])[0]) and touches(index)
 
     words: list[str] = []
     first = 0
-    for at in range(1, len(texts) + 1):
-        if at == len(texts) or not continues(at):
-            words += _parts([_bare(text) for text in texts[first:at]])
-            first = at
+    for index in range(1, len(texts) + 1):
+        if index == len(texts) or not continues(index):
+            words += _parts([_bare(text) for text in texts[first:index]])
+            first = index
     return words
 
 
@@ -320,13 +327,13 @@ def role_shares(data: xr.Dataset, anchors: xr.Dataset | None = None, /) -> xr.Da
     if anchors is None:
         return by_layers(lambda part: _shares(part, member), data[list(RECEIVED)])
     refuse_other_axes(data["mass"], anchors)
-    return by_layers(lambda part, found: _shares(part, member, found), data[list(RECEIVED)], anchors)
+    return by_layers(lambda part, of_layers: _shares(part, member, of_layers), data[list(RECEIVED)], anchors)
 
 
 def _members(roles: xr.DataArray) -> xr.DataArray:
     """1 where a key has a role: (step, key, role), with the roles that are sums of others."""
     names = [*ROLES[1:], *KINDS]
-    each = [np.isin(roles, [ROLES.index(one) for one in KINDS.get(name, (name,))]) for name in names]
+    each = [np.isin(roles, [ROLES.index(role) for role in KINDS.get(name, (name,))]) for name in names]
     return xr.DataArray(np.stack(each, axis=-1).astype(float), dims=(*roles.dims, "role"), coords={"role": names}).rename(position="key")
 
 

@@ -59,7 +59,7 @@ def centroid(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     """
     data = _matched(data, anchors)
     keys = _keys(data)
-    return by_layers(lambda some, found: _moments(some, found, keys)[["centroid", "no_memory"]], data, anchors)
+    return by_layers(lambda some, of_layers: _moments(some, of_layers, keys)[["centroid", "no_memory"]], data, anchors)
 
 
 @one_sample_at_a_time
@@ -89,7 +89,7 @@ def position_variance(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     data = _matched(data, anchors)
     refuse_without_axis(anchors, "step")
     keys = _keys(data)
-    return by_layers(lambda some, found: _variances(some, found, keys), data, anchors)
+    return by_layers(lambda some, of_layers: _variances(some, of_layers, keys), data, anchors)
 
 
 def _matched(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
@@ -111,13 +111,13 @@ def _moments(data: xr.Dataset, anchors: xr.Dataset, keys: int) -> xr.Dataset:
     """The centroid of the anchors; the sum of their squared weights; mean and variance of the position of measured keys."""
     anchor = anchors["anchor"].transpose(..., "key")
     size = anchor.sizes["key"]
-    found = np.flatnonzero(anchor.values)  # few keys are anchors: only those are read
-    held = data["mass"].transpose(*anchor.dims).values.ravel()[found].astype(float)
-    at = found % size / keys
+    indices = np.flatnonzero(anchor.values)  # few keys are anchors: only those are read
+    held = data["mass"].transpose(*anchor.dims).values.ravel()[indices].astype(float)
+    places = indices % size / keys
     like = anchor.isel(key=0, drop=True)
 
     def total(values: np.ndarray) -> xr.DataArray:
-        return like.copy(data=np.bincount(found // size, weights=values, minlength=like.size).reshape(like.shape))
+        return like.copy(data=np.bincount(indices // size, weights=values, minlength=like.size).reshape(like.shape))
 
     mass = total(held).where(lambda amount: amount > 0)
     measured, position = anchors["measured"], xr.DataArray(np.arange(size) / keys, dims="key")
@@ -125,7 +125,7 @@ def _moments(data: xr.Dataset, anchors: xr.Dataset, keys: int) -> xr.Dataset:
     middle = (measured * position).sum("key") / number
     return xr.Dataset(
         {
-            "centroid": total(held * at) / mass,
+            "centroid": total(held * places) / mass,
             "squared_weights": total(held**2) / mass**2,
             "measured": number,
             "no_memory": middle,
@@ -207,11 +207,11 @@ def frontier_following(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     >>> round(followed["correlation"].item(), 6), followed["p"].item(), followed["moves"].item()
     (1.0, 0.2, 5)
     """
-    at = centroid(data, anchors)["centroid"]
+    centroids = centroid(data, anchors)["centroid"]
     refuse_without_axis(anchors, "step")
     seen = anchors["measured"].any([axis for axis in anchors["measured"].dims if axis != "step"])
     steps = int(np.max(np.flatnonzero(seen), initial=0)) + 1  # padding is no step: the shifts go round without it
-    units = at.transpose(..., "step")
+    units = centroids.transpose(..., "step")
     moves, travelled = np.diff(units.values[..., :steps]), np.diff(_frontier(data).values[:steps])
     if steps == 1:
         moves, travelled = np.full((*moves.shape[:-1], 1), np.nan), np.full(1, np.nan)
@@ -256,11 +256,13 @@ def _against_shifts(moves: np.ndarray, frontier: np.ndarray) -> dict[str, np.nda
     others = known[..., 1:].sum(-1)
     reached = (correlation >= observed[..., None] - 1e-9).sum(-1)
     reasons = np.select([pairs[..., 0] < FEWEST_MOVES, ~uneven[..., 0], ~moving[..., 0]], [TOO_FEW, SAME_MOVES, NO_MOVES], "")
-    said = ~np.isnan(observed)
+    has_value = ~np.isnan(observed)
     return {
         "correlation": observed,
-        "null": np.divide(np.nansum(correlation[..., 1:], axis=-1), others, out=np.full(observed.shape, np.nan), where=said & (others > 0)),
-        "p": np.divide(reached, known.sum(-1), out=np.full(observed.shape, np.nan), where=said),
+        "null": np.divide(
+            np.nansum(correlation[..., 1:], axis=-1), others, out=np.full(observed.shape, np.nan), where=has_value & (others > 0)
+        ),
+        "p": np.divide(reached, known.sum(-1), out=np.full(observed.shape, np.nan), where=has_value),
         "moves": pairs[..., 0].astype(int),
         "reason": reasons,
     }

@@ -149,15 +149,15 @@ def interaction(
         gain_a, gain_b = gain_a.where(gain_b.notnull().values), gain_b.where(gain_a.notnull().values)
     sides = {"paired": paired, "clusters": clusters, "clusters_b": clusters_b, "level": level}
     if within is None:
-        found = bootstrap_difference(gain_a, gain_b, draws=draws, seed=seed, **sides)
+        interval = bootstrap_difference(gain_a, gain_b, draws=draws, seed=seed, **sides)
     else:
         for side, name in zip((a_with, a_without, b_with, b_without), ("a_with", "a_without", "b_with", "b_without"), strict=True):
             refuse_outside(flattened(side, name), within, name)
         most = within[1] - within[0]
-        found = bounded_difference(gain_a, gain_b, within=(-most, most), **sides)
+        interval = bounded_difference(gain_a, gain_b, within=(-most, most), **sides)
     for name, gain in (("gain_a", gain_a), ("gain_b", gain_b)):
-        found[name] = gain.mean("sample")
-    return found[["estimate", "low", "high", "p_value", "gain_a", "gain_b", "samples", "prompts", "reason"]]
+        interval[name] = gain.mean("sample")
+    return interval[["estimate", "low", "high", "p_value", "gain_a", "gain_b", "samples", "prompts", "reason"]]
 
 
 def _gain(outcome: xr.DataArray, without: xr.DataArray, names: tuple[str, str]) -> xr.DataArray:

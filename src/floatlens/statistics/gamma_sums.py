@@ -37,14 +37,14 @@ def chance_below(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     counts = shapes > 0
     above, below = ((weights > 0) & counts).any(axis=-1), ((weights < 0) & counts).any(axis=-1)
     chance = np.where(above, 0.0, np.where(below, 1.0, 0.5))
-    open_ = above & below
-    if open_.any():
-        weights, shapes = weights[open_], shapes[open_]
+    mixed = above & below
+    if mixed.any():
+        weights, shapes = weights[mixed], shapes[mixed]
         scaled = weights / np.sqrt((shapes * weights**2).sum(axis=-1, keepdims=True))
-        found = _integral(scaled, shapes)
-        found = np.where(_log_tail(scaled, shapes) < NEGLIGIBLE, 0.0, found)
-        found = np.where(_log_tail(-scaled, shapes) < NEGLIGIBLE, 1.0, found)
-        chance[open_] = np.clip(found, 0.0, 1.0)
+        of_mixed_signs = _integral(scaled, shapes)
+        of_mixed_signs = np.where(_log_tail(scaled, shapes) < NEGLIGIBLE, 0.0, of_mixed_signs)
+        of_mixed_signs = np.where(_log_tail(-scaled, shapes) < NEGLIGIBLE, 1.0, of_mixed_signs)
+        chance[mixed] = np.clip(of_mixed_signs, 0.0, 1.0)
     return chance
 
 
@@ -54,9 +54,9 @@ def _integral(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     reach = next((reach for reach, decay in decays.items() if decay > DECAYED), REACHES[-1])
     spacing = SPACING * min(1.0, np.sqrt(SPACED_FOR / shapes.sum(axis=-1).max()))
     nodes = np.arange(spacing / 2, reach, spacing)
-    at = np.sinh(nodes)
-    exponent = -(shapes[..., None] * np.log(1 - 1j * weights[..., None] * at)).sum(axis=-2)
-    return 0.5 - (np.exp(exponent).imag * (spacing * np.cosh(nodes) / at)).sum(axis=-1) / np.pi
+    points = np.sinh(nodes)
+    exponent = -(shapes[..., None] * np.log(1 - 1j * weights[..., None] * points)).sum(axis=-2)
+    return 0.5 - (np.exp(exponent).imag * (spacing * np.cosh(nodes) / points)).sum(axis=-1) / np.pi
 
 
 def _log_tail(weights: np.ndarray, shapes: np.ndarray) -> np.ndarray:

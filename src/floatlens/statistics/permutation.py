@@ -129,10 +129,10 @@ def cliffs_delta(
         raise Refusal("One side has prompts and the other has none. Pass both `clusters` and `clusters_b`, or neither.")
     labels = None if clusters is None or clusters_b is None else [*np.asarray(clusters).tolist(), *np.asarray(clusters_b).tolist()]
     side = xr.DataArray([True] * a.sizes["sample"] + [False] * b.sizes["sample"], dims="sample")
-    found = auc(xr.concat([a, b], dim="sample"), side, clusters=labels, level=level)
+    area = auc(xr.concat([a, b], dim="sample"), side, clusters=labels, level=level)
     for name in ("estimate", "low", "high"):
-        found[name] = 2 * found[name] - 1
-    return found
+        area[name] = 2 * area[name] - 1
+    return area
 
 
 def _pairs_in_order(values: np.ndarray, right: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -291,5 +291,5 @@ def _share_as_far(
     values = statistic(*sums, arranged)
     if alternative != "greater":
         values = np.abs(values) if alternative == "two-sided" else -values
-    found = values[:, :1]
-    return (values >= found - ROUNDING * np.maximum(1.0, np.abs(found))).mean(axis=1)
+    observed = values[:, :1]
+    return (values >= observed - ROUNDING * np.maximum(1.0, np.abs(observed))).mean(axis=1)

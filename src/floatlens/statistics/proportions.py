@@ -175,12 +175,12 @@ def bounded_ratio(
             f"`denominator` is {np.nanmin(under):g} at its lowest, and a share of it below 0 has no meaning. Use bootstrap_ratio for "
             "quantities of any sign."
         )
-    found = _described(above, [ratio_by_prompt(over, under, prompt_numbers(clusters, len(over)))], within, level, ratio=True)
-    zero = ~np.isfinite(found["estimate"]) & (found["prompts"] > 0)
+    interval = _described(above, [ratio_by_prompt(over, under, prompt_numbers(clusters, len(over)))], within, level, ratio=True)
+    zero = ~np.isfinite(interval["estimate"]) & (interval["prompts"] > 0)
     for name in ("estimate", "low", "high", "p_value"):
-        found[name] = found[name].where(~zero)
-    found["reason"] = xr.where(zero, "the denominator is 0", found["reason"]).astype(str)
-    return found
+        interval[name] = interval[name].where(~zero)
+    interval["reason"] = xr.where(zero, "the denominator is 0", interval["reason"]).astype(str)
+    return interval
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,10 @@ class _Side:
     def quantiles(self, shares: np.ndarray, end: int) -> np.ndarray:
         """Where the chance reaches each share: cell, share."""
         low, high = (np.repeat(ends, len(shares)) for ends in self.reach())
-        found = crossing(lambda at, places: self.chance(at, places // len(shares), end), low, high, np.tile(shares, len(self.count)))
-        return found.reshape(len(self.count), -1)
+        crossings = crossing(
+            lambda value, places: self.chance(value, places // len(shares), end), low, high, np.tile(shares, len(self.count))
+        )
+        return crossings.reshape(len(self.count), -1)
 
 
 @dataclass(frozen=True)
@@ -329,7 +331,7 @@ def _intervals(side: _Side | _TwoSides, level: float) -> tuple[np.ndarray, np.nd
     """
     least, most = (np.repeat(end, 2) for end in side.reach())
     shares = np.tile([(1 - level) / 2, (1 + level) / 2], len(least) // 2)
-    low, high = crossing(lambda at, places: side.confidence(at, places // 2), least, most, shares).round(10).reshape(-1, 2).T
+    low, high = crossing(lambda value, places: side.confidence(value, places // 2), least, most, shares).round(10).reshape(-1, 2).T
     below = side.confidence(np.zeros(len(low)), np.arange(len(low)))
     p_value = (2 * np.minimum(below, 1 - below)).round(8)
     kept = p_value >= round(1 - level, 8)
@@ -339,10 +341,10 @@ def _intervals(side: _Side | _TwoSides, level: float) -> tuple[np.ndarray, np.nd
 
 
 def refuse_outside(rows: np.ndarray, within: Range, name: str) -> None:
-    """Refuse a range that is none, and values outside of it."""
+    """Refuse an empty or reversed range, and values outside it."""
     least, most = within
     if not (np.isfinite(least) and np.isfinite(most) and least < most):
-        raise Refusal(f"within=({least:g}, {most:g}) is no range. Pass the least and the most that a value can be, such as (0, 1).")
+        raise Refusal(f"within=({least:g}, {most:g}) is not a range. Pass the least and the most that a value can be, such as (0, 1).")
     outside = (rows < least - 1e-9) | (rows > most + 1e-9)
     if outside.any():
         first = int(outside.any(axis=1).argmax())

@@ -51,7 +51,7 @@ from floatlens.statistics.by_prompt import (
 
 
 def check_level(level: float) -> None:
-    """Refuse what is no level of an interval.
+    """Refuse a level that is not between 0 and 1.
 
     Examples
     --------
@@ -251,16 +251,16 @@ def bootstrap_ratio(
     above, below = matched(numerator, denominator, ("numerator", "denominator"), paired=True)
     over, under = flattened(above, "numerator"), flattened(below, "denominator")
     numbers = prompt_numbers(clusters, len(over))
-    found = _described(above, [ratio_by_prompt(over, under, numbers)], draws, level, seed).drop_vars("p_value")
+    interval = _described(above, [ratio_by_prompt(over, under, numbers)], draws, level, seed).drop_vars("p_value")
     bottom = _described(above, [mean_by_prompt(np.where(np.isnan(over), np.nan, under), numbers)], draws, level, seed)
-    zero = (bottom["estimate"] == 0) | np.isinf(found["estimate"])
+    zero = (bottom["estimate"] == 0) | np.isinf(interval["estimate"])
     # a draw, or what one prompt leaves, may have a denominator of 0 where the interval does not hold it
-    vague = ((bottom["low"] <= 0) & (bottom["high"] >= 0)) | ~np.isfinite(found["high"] - found["low"])
-    found["estimate"] = found["estimate"].where(~zero)
-    found["low"], found["high"] = found["low"].where(~vague), found["high"].where(~vague)
-    said = xr.where(vague & (found["reason"] == ""), "the denominator may be 0, so no interval", found["reason"])
-    found["reason"] = xr.where(zero, "the denominator is 0", said).astype(str)
-    return found
+    vague = ((bottom["low"] <= 0) & (bottom["high"] >= 0)) | ~np.isfinite(interval["high"] - interval["low"])
+    interval["estimate"] = interval["estimate"].where(~zero)
+    interval["low"], interval["high"] = interval["low"].where(~vague), interval["high"].where(~vague)
+    reason = xr.where(vague & (interval["reason"] == ""), "the denominator may be 0, so no interval", interval["reason"])
+    interval["reason"] = xr.where(zero, "the denominator is 0", reason).astype(str)
+    return interval
 
 
 def _described(values: xr.DataArray, sides: list[PromptSums], draws: int, level: float, seed: int) -> xr.Dataset:
@@ -286,12 +286,12 @@ def _described(values: xr.DataArray, sides: list[PromptSums], draws: int, level:
             ratio, error = _studentised(parts, weights, level)
             low, high = _quantiles(ratio, level)
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = np.where(estimate[some] == 0, 0.0, estimate[some] / error)
-            p_value[some] = _level_of(found, ratio)
+                observed = np.where(estimate[some] == 0, 0.0, estimate[some] / error)
+            p_value[some] = _level_of(observed, ratio)
             if (degrees := int(counts.sum()) - len(sides)) <= FEW:
                 widest = student_quantile(level, degrees)
                 low, high = np.minimum(low, -widest), np.maximum(high, widest)
-                p_value[some] = np.maximum(p_value[some], student_p_value(found, degrees))
+                p_value[some] = np.maximum(p_value[some], student_p_value(observed, degrees))
             below[some], above[some] = -high * error, -low * error
     least = prompts.min(axis=0)
     where = "" if len(sides) == 1 else " on one side"
@@ -349,19 +349,19 @@ def _quantiles(ratio: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     return np.where(complete, low, np.nan), np.where(complete, high, np.nan)
 
 
-def _level_of(found: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+def _level_of(observed: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     """The p-value: the level at which each interval would end at 0.
 
     It is twice the share of draws beyond the estimate's own ratio, counted as in `_quantiles`.
     """
-    found = found[:, None]
+    observed = observed[:, None]
     tails = []
-    for values, at in ((ratio[:, ::-1], found), (-ratio, -found)):  # from the far end
-        beyond = (values >= at).sum(axis=-1, keepdims=True)
+    for values, bound in ((ratio[:, ::-1], observed), (-ratio, -observed)):  # from the far end
+        beyond = (values >= bound).sum(axis=-1, keepdims=True)
         last = np.take_along_axis(values, np.maximum(beyond - 1, 0), axis=-1)
         after = np.take_along_axis(values, np.minimum(beyond, values.shape[1] - 1), axis=-1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where((beyond > 0) & (last > after), (last - at) / (last - after), 0.0)
+            part = np.where((beyond > 0) & (last > after), (last - bound) / (last - after), 0.0)
         tails.append((np.maximum(beyond, 1) + part)[:, 0] / (values.shape[1] + 1))
     level = np.minimum(2 * np.minimum(*tails), 1.0)
-    return np.where(np.isnan(ratio[:, -1]) | np.isnan(found[:, 0]), np.nan, level)
+    return np.where(np.isnan(ratio[:, -1]) | np.isnan(observed[:, 0]), np.nan, level)

@@ -46,7 +46,7 @@ def as_names(keep: Any) -> tuple[str, ...]:
     names = (keep,) if isinstance(keep, str) else tuple(keep) if isinstance(keep, Iterable) else (keep,)
     for name in names:
         if not isinstance(name, str):
-            raise Refusal(f'keep={keep!r}: {name!r} is no name; write keep=["mass", "entropy"], or one of {_known()}.')
+            raise Refusal(f'keep={keep!r}: {name!r} is not a name; write keep=["mass", "entropy"], or one of {_known()}.')
     return names
 
 

@@ -62,7 +62,7 @@ class Mass:
         if float(off.max()) <= ROW_SUM_TOLERANCE:  # false for NaN as well
             return
         explain()
-        sample, head, group = (int(at) for at in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
+        sample, head, group = (int(index) for index in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
         rows = scene.group_sizes.expand_as(total)[sample, head, group]
         raise BrokenPromise(
             f"In {self.observation.call.where}, sample {sample}, head {head}, the weights of the {scene.group_names[group]!r} rows sum to "
