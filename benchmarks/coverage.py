@@ -1,8 +1,11 @@
-"""How often intervals of scores hold the truth, and how wide they are: those of `floatlens.statistics.proportions` beside the studentised bootstrap that they replaced.
+"""How often intervals of scores hold the truth, and how wide they are.
 
-For 8, 20, 40 and 100 prompts and true chances from .02 to 1. Right-or-wrong answers are not simulated: every possible table is weighted by its probability. Averages, differences of averages, interactions, slopes and
-two sides are simulated, with a fixed seed. Goals: mean coverage over the chances 94 to 98 %, at no chance below 92 %; above 98 % only where so few answers can differ. Takes a few minutes. `--write` also writes
-docs/reference/statistics.md.
+Compared are those of `floatlens.statistics.proportions` and the studentised bootstrap that they replaced.
+
+For 8, 20, 40 and 100 prompts and true chances from .02 to 1. Right-or-wrong answers are not simulated: every possible table is weighted
+by its probability. Averages, differences of averages, interactions, slopes and two sides are simulated, with a fixed seed. Goals: mean
+coverage over the chances 94 to 98 %, at no chance below 92 %; above 98 % only where so few answers can differ. Takes a few minutes.
+`--write` also writes docs/reference/statistics.md.
 """
 
 import argparse

@@ -1,10 +1,12 @@
 """How fast questions are asked: eight at a time against one by one, and under an intervention and its controls against unedited.
 
-The same samples (people of the world are described from one passage, 30 tokens; SmolLM2-135M writes 16) are asked in turns, in random order, because the machine's speed changes within a minute: an
-evaluation with likelihoods (of 8 mask sets) in batches of 8, the same one by one, and writing alone in batches of 8, unedited, under mask-anchors:1 and under both of its controls. A ratio is that of the fastest
-turns: whatever else the machine does only adds. Writing goes on to the last token, whatever a text says, so that all ways take the same steps.
-Batched and one by one must give the same answers: the same predictions, and log-likelihoods to 1e-3. Goals: mask-anchors at most 1.3 times unedited writing on SmolLM2-135M, a control at most 1.5 times. A
-twin's layers take less than a millisecond, and the bookkeeping around each attention call outweighs them. `--write` also writes docs/benchmarks/evaluation-speed.md.
+The same samples (people of the world are described from one passage, 30 tokens; SmolLM2-135M writes 16) are asked in turns, in random
+order, because the machine's speed changes within a minute: an evaluation with likelihoods (of 8 mask sets) in batches of 8, the same one
+by one, and writing alone in batches of 8, unedited, under mask-anchors:1 and under both of its controls. A ratio is that of the fastest
+turns: whatever else the machine does only adds. Writing goes on to the last token, whatever a text says, so that all ways take the same
+steps. Batched and one by one must give the same answers: the same predictions, and log-likelihoods to 1e-3. Goals: mask-anchors at most
+1.3 times unedited writing on SmolLM2-135M, a control at most 1.5 times. A twin's layers take less than a millisecond, and the bookkeeping
+around each attention call outweighs them. `--write` also writes docs/benchmarks/evaluation-speed.md.
 """
 
 import argparse
@@ -88,7 +90,8 @@ def check_same(batched: pl.DataFrame, one_by_one: pl.DataFrame, name: str) -> No
         apart = abs(first["log_likelihood"] - second["log_likelihood"])
         if first["sample"] != second["sample"] or first["prediction"] != second["prediction"] or not apart <= LIKELIHOOD_TOLERANCE:
             raise SystemExit(
-                f"{name}, sample {first['sample']}: {first['prediction']!r} in a batch, {second['prediction']!r} alone; log-likelihoods {apart:.2g} apart."
+                f"{name}, sample {first['sample']}: {first['prediction']!r} in a batch, {second['prediction']!r} alone; log-likelihoods "
+                f"{apart:.2g} apart."
             )
 
 

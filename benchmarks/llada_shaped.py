@@ -1,6 +1,7 @@
 """A synthetic trace of LLaDA-8B's shape: 32 steps, 32 layers, 32 heads, 512 keys, everything that the default detail keeps.
 
-448 tokens of prompt and 64 to write, two a step. Attention is spread like a softmax of noise, with a few keys per head that draw much of it and move now and then, so that measures find what they look for.
+448 tokens of prompt and 64 to write, two a step. Attention is spread like a softmax of noise, with a few keys per head that draw much of
+it and move now and then, so that measures find what they look for.
 """
 
 import numpy as np

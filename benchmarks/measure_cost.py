@@ -1,7 +1,8 @@
 """What measuring costs: every measure of `floatlens measure` on a LLaDA-shaped trace of one prompt, read from disk.
 
-Prints the seconds of each, its share, and the peak memory of the process (the interpreter and its libraries included). Goals: all of them within 10 s and 2 GB. What several measures share (anchors, the
-float index) is charged to the first that needs it. `--write` also writes docs/benchmarks/measure-cost.md.
+Prints the seconds of each, its share, and the peak memory of the process (the interpreter and its libraries included). Goals: all of them
+within 10 s and 2 GB. What several measures share (anchors, the float index) is charged to the first that needs it. `--write` also writes
+docs/benchmarks/measure-cost.md.
 """
 
 import argparse
@@ -74,7 +75,8 @@ def main() -> None:
     lines += [f"| **all measures** (goal {GOAL_SECONDS:.0f} s: {'met' if measuring <= GOAL_SECONDS else 'missed'}) | {measuring:.2f} | |"]
     lines += [f"| with reading it from disk | {total:.2f} | |", ""]
     lines += [
-        f"Peak memory {peak / 1e9:.2f} GB, of which {before / 1e9:.2f} GB before the trace was read (goal 2 GB: {'met' if peak <= GOAL_BYTES else 'missed'})."
+        f"Peak memory {peak / 1e9:.2f} GB, of which {before / 1e9:.2f} GB before the trace was read (goal 2 GB: "
+        f"{'met' if peak <= GOAL_BYTES else 'missed'})."
     ]
     Console().print("\n".join(lines), markup=False, highlight=False)
     if asked.write:

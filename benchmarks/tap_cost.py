@@ -8,9 +8,9 @@ Four ways to run the same layers on the same tokens:
 - re-projected: a bare forward that hands out hidden states, then query and key projected and rotated again for each layer, and a full
   softmax, as published extraction scripts do it.
 
-Shape (a) is SmolLM2-135M's, eight layers, without the vocabulary head: the hard case, since attention is a large share of it. Shape (b) is
-one layer of LLaDA-8B. Rows take turns in random order; a ratio is the median of its row over the median of bare. `python benchmarks/tap_cost.py --write`
-also writes docs/benchmarks/tap-cost.md.
+Shape (a) is SmolLM2-135M's, eight layers, without the vocabulary head: the hard case, since attention is a large share of it. Shape (b)
+is one layer of LLaDA-8B. Rows take turns in random order; a ratio is the median of its row over the median of bare. `python
+benchmarks/tap_cost.py --write` also writes docs/benchmarks/tap-cost.md.
 """
 
 import argparse

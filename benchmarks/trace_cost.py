@@ -1,11 +1,11 @@
 """What a trace costs: generation with a trace against generation alone, and a LLaDA-shaped trace on disk.
 
-Generation: a 12-layer model (hidden 768, 12 heads, vocabulary 32,000) denoises two tokens a step on a canvas of 512, alone, with a default trace in memory, and with one
-written to disk. The three take turns of 8 steps in random order, 64 steps each in all, because the machine's speed changes within a minute; a ratio is the median
-turn over the median turn of generation alone.
+Generation: a 12-layer model (hidden 768, 12 heads, vocabulary 32,000) denoises two tokens a step on a canvas of 512, alone, with a
+default trace in memory, and with one written to disk. The three take turns of 8 steps in random order, 64 steps each in all, because the
+machine's speed changes within a minute; a ratio is the median turn over the median turn of generation alone.
 
-Disk: a synthetic trace of LLaDA-8B's shape (32 steps, 32 layers, 32 heads, 512 keys, the default detail) is written and read: size, files, and the time to read one
-layer of the mass, beside reading all of it. `--write` also writes docs/benchmarks/trace-cost.md.
+Disk: a synthetic trace of LLaDA-8B's shape (32 steps, 32 layers, 32 heads, 512 keys, the default detail) is written and read: size,
+files, and the time to read one layer of the mass, beside reading all of it. `--write` also writes docs/benchmarks/trace-cost.md.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""Property tests draw the same examples at every run; HYPOTHESIS_PROFILE=explore draws new ones. Tests of real models run only when asked for."""
+"""Property tests draw the same examples at every run; HYPOTHESIS_PROFILE=explore draws new ones.
+
+Tests of real models run only when asked for.
+"""
 
 import os
 import sys

@@ -1,11 +1,12 @@
 """A tiny Llama whose weights are set by hand so that one token draws most attention, in every layer and head and from everywhere.
 
-Every token has the same number in component 0 of the residual stream, only the sink token has one in component 1, and nothing writes to either. The queries of
-head h read `STRENGTH[h]` times component 0, the keys component 1, both in the rotary pair that turns slowest (3e-5 a position), so the sink's score
-hardly depends on where anything stands. All other components are random and weak: attention is uneven beside the sink, but no rival to it.
+Every token has the same number in component 0 of the residual stream, only the sink token has one in component 1, and nothing writes to
+either. The queries of head h read `STRENGTH[h]` times component 0, the keys component 1, both in the rotary pair that turns slowest (3e-5
+a position), so the sink's score hardly depends on where anything stands. All other components are random and weak: attention is uneven
+beside the sink, but no rival to it.
 
-Heads differ in how much the sink draws: in heads 0 and 1 more than all other keys together, in heads 2 and 3 about a third. It has values like any other token. The model
-never writes the sink token, nor the mask.
+Heads differ in how much the sink draws: in heads 0 and 1 more than all other keys together, in heads 2 and 3 about a third. It has values
+like any other token. The model never writes the sink token, nor the mask.
 """
 
 from typing import Any, NamedTuple

@@ -1,4 +1,7 @@
-"""transformers 5.23 hands a single row of a grouped-query layer to the kernel with its query heads packed as rows; a tap must tell them from queries."""
+"""transformers 5.23 hands a single row of a grouped-query layer to the kernel with its query heads packed as rows.
+
+A tap must tell them from queries.
+"""
 
 import pytest
 import torch

@@ -156,7 +156,7 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
     ("options", "message"),
     [
         ({"keep": ["masses"]}, "keep does not know 'masses'"),
-        ({"keep": 3}, r'^keep=3: 3 is no name; write keep=\["mass", "entropy"\], or one of '),
+        ({"keep": 3}, r'^keep=3: 3 is not a name; write keep=\["mass", "entropy"\], or one of '),
         (
             {"patterns": 3},
             r"^patterns=3: 3 is no \(layer, head\) pair of whole numbers from 0 on; write patterns=\[\(3, 0\), \(11, 4\)\]\.$",
@@ -175,7 +175,7 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
         ({"groups": {}}, "groups is empty"),
         (
             {"groups": 3},
-            r"^groups=3 are no groups; pass \{name: boolean tensor over \(sample, query\), \.\.\.\}, or a function that gives them\.$",
+            r"^groups=3 are not groups; pass \{name: boolean tensor over \(sample, query\), \.\.\.\}, or a function that gives them\.$",
         ),
         ({"groups": {"a": "x"}}, r"^Group 'a' is 'x'; a group is a boolean tensor over \(sample, query\) = \(2, 8\)\.$"),
         (
@@ -183,7 +183,7 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
             r"^keep='top_keys:99999999': at most 4096 favourite keys of a row are kept\. For all of a head's weights, use patterns=\.$",
         ),
         ({"edits": 3}, "^3 is no edit"),
-        ({"regions": 3}, r"^regions=3 are no regions; pass \{name: \(start, stop\), \.\.\.\}, or a function that gives them\.$"),
+        ({"regions": 3}, r"^regions=3 are not regions; pass \{name: \(start, stop\), \.\.\.\}, or a function that gives them\.$"),
         ({"regions": {"r": "text"}}, r"^Region 'r' is 'text'; a region is \(start, stop\) or a boolean tensor over positions\.$"),
         ({"regions": {"r": (1, 2, 3)}}, r"^Region 'r' is \(1, 2, 3\); a span is \(start, stop\), two whole numbers\.$"),
         *(

@@ -16,19 +16,28 @@ from floatlens.folders import (
     write_whole,
 )
 
+FREE = "Free some room and run the same command again."
+MEND = "Choose another place, or mend it and run the same command again."
+
 
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on the disk of out while writing out. Free some room and run the same command again."),
-        (OSError(errno.EDQUOT, "Disk quota exceeded", "out/a"), "No space left on the disk of out while writing out/a. Free some room and run the same command again."),
-        (RuntimeError("parquet: File out of specification: underlying IO error: No space left on device (os error 28)"), "No space left on the disk of out while writing out. Free some room and run the same command again."),
-        (OSError("100000 requested and 8176 written"), "No space left on the disk of out while writing out. Free some room and run the same command again."),
-        (OSError(errno.EFBIG, "File too large"), "out cannot be written: it would be larger than the file system or `ulimit -f` allows. Choose another place, or mend it and run the same command again."),
-        (OSError(errno.EROFS, "Read-only file system"), "out cannot be written: it is on a read-only file system. Choose another place, or mend it and run the same command again."),
-        (OSError(errno.EIO, "Input/output error", "out/a"), "out/a cannot be written: the disk reports an error. Choose another place, or mend it and run the same command again."),
+        (OSError(errno.ENOSPC, "No space left on device"), f"No space left on the disk of out while writing out. {FREE}"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded", "out/a"), f"No space left on the disk of out while writing out/a. {FREE}"),
+        (
+            RuntimeError("parquet: File out of specification: underlying IO error: No space left on device (os error 28)"),
+            f"No space left on the disk of out while writing out. {FREE}",
+        ),
+        (OSError("100000 requested and 8176 written"), f"No space left on the disk of out while writing out. {FREE}"),
+        (
+            OSError(errno.EFBIG, "File too large"),
+            f"out cannot be written: it would be larger than the file system or `ulimit -f` allows. {MEND}",
+        ),
+        (OSError(errno.EROFS, "Read-only file system"), f"out cannot be written: it is on a read-only file system. {MEND}"),
+        (OSError(errno.EIO, "Input/output error", "out/a"), f"out/a cannot be written: the disk reports an error. {MEND}"),
     ],
-)  # fmt: skip
+)
 def test_a_disk_that_fails_is_one_sentence(error: Exception, sentence: str) -> None:
     def fail() -> None:
         with disk_failures(Path("out")):

@@ -158,7 +158,8 @@ def test_a_run_on_another_machine_may_be_alive(tmp_path: Path) -> None:
     before = contents(tmp_path)
     said = message_of(lambda: UnfinishedFolder(tmp_path / "out", "floatlens eval", keeps=True))
     assert said == (
-        f"Process {2**22 + 1} (`floatlens eval`) on the machine elsewhere was writing {tmp_path / 'out'}, and from here it cannot be told whether it still is. "
+        f"Process {2**22 + 1} (`floatlens eval`) on the machine elsewhere was writing {tmp_path / 'out'}, and from here it cannot be "
+        "told whether it still is. "
         f"If it has ended, remove {file} and run the same command again: what is finished is kept."
     )
     assert contents(tmp_path) == before

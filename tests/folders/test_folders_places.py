@@ -32,6 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 ABOVE = "is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as"
+ADDRESS = "is an address, and floatlens writes to a local folder. Name a folder, and copy it there afterwards."
 LINK = "is a link, and what it leads to is not replaced. Name the folder itself, or a new one."
 
 
@@ -53,12 +54,15 @@ LINK = "is a link, and what it leads to is not replaced. Name the folder itself,
         ("nowhere/out", "There is no folder nowhere to write out into. Make it first."),
         ("file/out", "There is no folder file to write out into. Make it first."),
         ("file", "file is a file, and nothing is overwritten. Name a folder that does not exist yet."),
-        ("s3://bucket/out", "s3://bucket/out is an address, and floatlens writes to a local folder. Name a folder, and copy it there afterwards."),
-        ("https:/host", "https:/host is an address, and floatlens writes to a local folder. Name a folder, and copy it there afterwards."),
+        ("s3://bucket/out", f"s3://bucket/out {ADDRESS}"),
+        ("https:/host", f"https:/host {ADDRESS}"),
         ("a\0b", "'a\\x00b' holds a NUL character, which no file system takes. Choose another name."),
         ("n" * 244, f"The name {'n' * 40}...{'n' * 10} has 244 bytes, and at most 243 fit here. Choose a shorter one."),
         ("é" * 122, f"The name {'é' * 40}...{'é' * 10} has 244 bytes, and at most 243 fit here. Choose a shorter one."),
-        ("n" * 300 + "/out", f"{'n' * 40}...{'n' * 6}/out cannot be written: its name is too long for the file system. Choose another place."),
+        (
+            "n" * 300 + "/out",
+            f"{'n' * 40}...{'n' * 6}/out cannot be written: its name is too long for the file system. Choose another place.",
+        ),
     ],
 )  # fmt: skip
 def test_a_place_that_cannot_be_written_is_refused_in_one_sentence(here: Path, path: str, message: str) -> None:

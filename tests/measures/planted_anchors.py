@@ -7,7 +7,10 @@ import xarray as xr
 
 
 def looking_at(paths: np.ndarray | Sequence, *, keys: int, rows: int = 20, weight: float = 0.6) -> np.ndarray:
-    """Rows that put `weight` on the key that `paths` (step, layer, head; later axes may be left out) names and spread the rest evenly: (step, layer, head, query, key)."""
+    """Rows (step, layer, head, query, key) that put `weight` on the key that `paths` names and spread the rest evenly.
+
+    `paths` is over step, layer, head; later axes may be left out.
+    """
     paths = np.asarray(paths)
     paths = paths.reshape(paths.shape + (1,) * (3 - paths.ndim))
     even = np.full((*paths.shape, keys), (1 - weight) / keys)

@@ -1,7 +1,8 @@
-"""What a tiny model saw while it wrote, as transformers' eager attention gives it, and the definitions that all measures begin with, in plain loops.
+"""What a tiny model saw while it wrote, by transformers' eager attention, and the definitions that all measures begin with, in loops.
 
-`run_of(writer)` traces a model once and reads dense attention off eager attention on the canvas of each step. `Rows` are the rows of one query group in one head; everything else is said of
-them. `assert_everywhere` compares a labelled result with what a function says of each place of it.
+`run_of(writer)` traces a model once and reads dense attention off eager attention on the canvas of each step. `Rows` are the rows of one
+query group in one head; everything else is said of them. `assert_everywhere` compares a labelled result with what a function says of each
+place of it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,7 +28,8 @@ WRITERS = ("llada", "dream", "autoregressive")
 LAYERS, HEADS = 3, 4
 CLEAR = 1e-4  # no decision may be closer than this to its threshold: eager attention and SDPA round differently
 
-# prompts hold the few tokens that the models can write, so that they copy; Dream fills masks inside its prompts, more of them and in more steps in the second
+# Prompts hold the few tokens that the models can write, so that they copy.
+# Dream fills masks inside its prompts; the second has more of them and takes more steps.
 PROMPTS: dict[str, list[list[int]]] = {
     "llada": [[6, 8, 11, 12, 6, 9, 11, 7, 7], [6, 6, 12, 6, 6, 6, 5, 11, 7, 11, 9, 11, 9]],
     "dream": [
@@ -69,7 +71,10 @@ def _half(rows: Rows, remainder: int) -> Rows:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One forward pass: dense attention (layer, head, row, key), vectors (layer, head, position, depth), who sees whom, and the rows of each group."""
+    """One forward pass.
+
+    Dense attention (layer, head, row, key), vectors (layer, head, position, depth), who sees whom, and the rows of each group.
+    """
 
     weights: np.ndarray
     query: np.ndarray
@@ -92,7 +97,10 @@ class Sample:
     final: list[int]
 
     def rows(self, step: int, group: str, layer: int = 0, head: int | None = 0) -> Rows:
-        """The rows of a group; none at a step that does not exist. All layers and heads see the same keys; head None is attention averaged over heads."""
+        """The rows of a group; none at a step that does not exist.
+
+        All layers and heads see the same keys; head None is attention averaged over heads.
+        """
         return _rows(self, step, group, layer, head)
 
     def over_steps(self, group: str, layer: int = 0, head: int = 0) -> list[Rows]:
@@ -338,7 +346,9 @@ def variance(values: Sequence[float]) -> float:
 
 
 def assert_everywhere(found: xr.DataArray, run: Run, expected: Callable[..., Any]) -> None:
-    """Each place of a result is what `expected` says of it, called with the sample and the labels of the other axes by name; a number for each key that exists if there is an axis `key`.
+    """Each place of a result is what `expected` says of it, called with the sample and the labels of the other axes by name.
+
+    If there is an axis `key`, `expected` gives a number for each key that exists.
 
     NaN (False, 0) beyond the sample's steps and keys.
     """
@@ -359,7 +369,10 @@ def assert_everywhere(found: xr.DataArray, run: Run, expected: Callable[..., Any
 
 
 def assert_of_rows(found: xr.DataArray, run: Run, expected: Callable[[Rows], Any], **fixed: Any) -> None:
-    """Each place of a result is what `expected` says of the rows there; of the rows of all steps together if the result has no axis `step`."""
+    """Each place of a result is what `expected` says of the rows there.
+
+    If the result has no axis `step`, of the rows of all steps together.
+    """
     assert_everywhere(
         found, run, lambda sample, **at: expected(sample.rows(**at, **fixed) if "step" in at else sample.pooled(**at, **fixed))
     )

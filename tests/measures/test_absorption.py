@@ -62,7 +62,7 @@ MASKS = {"bidirectional": np.ones((24, 24), bool), "causal": CAUSAL, "window": C
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_shares_are_those_of_dense_attention(mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floatlens.measures.floating.BYTES_AT_ONCE", 5_000)  # two of the five layers at a time
+    monkeypatch.setattr("floatlens.measures.inputs.BYTES_AT_ONCE", 5_000)  # two of the five layers at a time
     visible, layers = MASKS[mask], 5
     weights = noise(0, (3, layers, 2, 24, 24), visible)
     members = {"first": np.arange(24) < 17, "later": np.arange(24) >= 5}

@@ -198,7 +198,7 @@ def test_axes_that_are_not_there_are_refused() -> None:
         jaccard_along(find_anchors(data), "head")
     with pytest.raises(Refusal, match=r"no axis 'step'.*keep every step"):
         jaccard_along(find_anchors(pool_steps(data)), "step")
-    with pytest.raises(Refusal, match="These are no anchors"):
+    with pytest.raises(Refusal, match="These are not anchors"):
         recall_of_first(data)
 
 

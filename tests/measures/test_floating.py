@@ -145,7 +145,9 @@ def test_one_row_a_step_cannot_tell_leaps_from_noise_and_says_so() -> None:
     found = float_index(one_row(looking_at(list(range(8)), keys=12, rows=1)))
     assert found["float_index"].item() == found["no_movement"].item() == 1
     assert found["movement"].isnull().all()
-    assert found["reason"].item() == "one row a step, whose noise looks like movement: compare with no_movement, the same rows in any order"
+    assert (
+        found["reason"].item() == "one row per step, whose noise looks like movement: compare with no_movement, the same rows in any order"
+    )
 
 
 def test_slow_drift_of_one_row_a_step_shows_against_the_order() -> None:
@@ -176,7 +178,7 @@ def test_groups_are_judged_by_what_each_of_them_has() -> None:
     assert found["movement"].notnull().values.tolist() == [True, False, False, False]
     reasons = found["reason"].values.tolist()
     assert reasons[0] == ""
-    assert reasons[1].startswith("one row a step")
+    assert reasons[1].startswith("one row per step")
     assert reasons[2:] == ["not measured at any step", "no two neighbouring steps have rows of the group at even and at odd positions"]
 
 
@@ -318,7 +320,7 @@ def test_one_row_a_step_dealt_often_is_its_steps_in_any_order() -> None:
     exact = float_index(from_attention(weights), eps=2.0)["no_movement"].isel(group=0)
     np.testing.assert_allclose(dealt["no_movement"], exact, atol=0.04)
     assert dealt["movement"].isnull().all()
-    assert dealt["reason"].str.startswith("one row a step").all()
+    assert dealt["reason"].str.startswith("one row per step").all()
 
 
 def test_dealt_rows_take_the_pattern_of_a_trace_with_rows_of_a_group_and_keys_that_all_see() -> None:

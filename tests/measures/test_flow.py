@@ -199,7 +199,10 @@ def test_bad_questions_are_refused() -> None:
 
 
 def with_flow(weights: np.ndarray, visible: np.ndarray, regions: Regions = REGIONS, computed: np.ndarray | None = None) -> xr.Dataset:
-    """Mass from region to region, (step, layer, head, query, key) summed weight by weight; `computed` (step, query), all rows by default."""
+    """Mass from region to region, (step, layer, head, query, key) summed weight by weight.
+
+    `computed` (step, query), all rows by default.
+    """
     steps, layers, heads, _, _ = weights.shape
     square, fair = (len(regions), len(regions)), even(visible)
     flow, null = np.zeros((steps, layers, heads, *square)), np.zeros((steps, layers, *square))
@@ -220,8 +223,11 @@ def with_flow(weights: np.ndarray, visible: np.ndarray, regions: Regions = REGIO
 
 
 def published(attention_of_layers: list[np.ndarray], regions: Regions) -> np.ndarray:
-    """The published rollout, entry by entry: regions pooled by sums of head-averaged attention (query, key) and normalised by row, the identity added and normalised again, every
-    layer multiplied from the left, and the result normalised once more. Rows of zeros are left as they are."""
+    """The published rollout, entry by entry.
+
+    Regions pooled by sums of head-averaged attention (query, key) and normalised by row, the identity added and normalised again, every
+    layer multiplied from the left, and the result normalised once more. Rows of zeros are left as they are.
+    """
     names = list(regions)
     count = len(names)
     rolled = [[float(a == b) for b in range(count)] for a in range(count)]

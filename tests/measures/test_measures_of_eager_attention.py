@@ -1,4 +1,7 @@
-"""Received attention, anchors, what they absorb, where they come from and what they are, on traces of tiny models: against loops over transformers' eager attention on the canvas of each step."""
+"""Received attention, anchors, what they absorb, where they come from and what they are, on traces of tiny models.
+
+The numbers are compared with loops over transformers' eager attention on the canvas of each step.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -165,7 +168,10 @@ def test_dispersion_is_that_of_what_measured_keys_receive(run: Run, found: Found
 def test_consensus_counts_heads_with_the_same_strongest_key(run: Run) -> None:
     @cache
     def by_chance(keys: int) -> float:
-        """Over all choices of the heads; the first may as well choose key 0, and the second choose the same or, as well as any other, key 1."""
+        """Over all choices of the heads.
+
+        The first may as well choose key 0, and the second choose the same or, as well as any other, key 1.
+        """
         if not keys:
             return NAN
         alike, unlike = ([Counter((0, second, *others)) for others in product(range(keys), repeat=HEADS - 2)] for second in (0, 1))

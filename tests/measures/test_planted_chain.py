@@ -1,4 +1,7 @@
-"""A model whose weights make one key draw most attention, through the whole chain: trace, measure, mask, control; checked from eager attention."""
+"""A model whose weights make one key draw most attention, through the whole chain: trace, measure, mask, control.
+
+The numbers are checked against eager attention.
+"""
 
 from typing import Any
 

@@ -23,7 +23,10 @@ def needle_at(positions: list[int], length: int) -> xr.DataArray:
 def written_by(
     favourites: Any, answer: list[int], *, prompt: list[int] = PROMPT, committed: list[int] | None = None, causal: bool = False
 ) -> xr.Dataset:
-    """A run that writes `answer` behind the prompt; favourites (layer, head, written position). Every row sees the whole text, or all before what it writes."""
+    """A run that writes `answer` behind the prompt; favourites (layer, head, written position).
+
+    Every row sees the whole text, or all before what it writes.
+    """
     looks = np.asarray(favourites)
     length = len(prompt) + len(answer)
     steps_of = list(range(len(answer))) if committed is None else committed

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floatlens.errors import Refusal
-from floatlens.measures.slopes import correlation_over, slope_over
 from floatlens.statistics.effects import effect_size
 from floatlens.statistics.permutation import auc, cliffs_delta
 from floatlens.statistics.resampling import bootstrap, student_quantile
+from floatlens.statistics.slopes import correlation_over, slope_over
 
 
 def along_samples(values: Any, *others: str) -> xr.DataArray:

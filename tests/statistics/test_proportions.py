@@ -1,4 +1,7 @@
-"""Intervals and tests of proportions and bounded averages: inside the range, at one with their tests, equal to what textbooks define, and covering what they say they cover."""
+"""Intervals and tests of proportions and bounded averages.
+
+They stay inside the range, agree with their tests, equal what textbooks define, and cover what they say they cover.
+"""
 
 import math
 from itertools import product
@@ -248,7 +251,7 @@ def test_many_cells_are_as_each_alone_and_missing_values_are_left_out() -> None:
     ("ask", "sentence"),
     [
         (lambda: bounded_mean(along_samples([0.0, 1.5])), "`values` is 1.5 at sample 1, outside of 0 to 1. Pass within=(least, most)"),
-        (lambda: bounded_mean(along_samples([0.0, 1.0]), within=(1, 0)), "within=(1, 0) is no range."),
+        (lambda: bounded_mean(along_samples([0.0, 1.0]), within=(1, 0)), "within=(1, 0) is not a range."),
         (lambda: bounded_difference(right(1, 2), along_samples([2.0, 0.0])), "`b` is 2 at sample 0, outside of 0 to 1."),
         (lambda: bounded_ratio(right(1, 2), along_samples([-0.5, 0.5])), "`denominator` is -0.5 at its lowest"),
         (lambda: bounded_mean(right(1, 2), level=1.5), "level=1.5 is not between 0 and 1."),

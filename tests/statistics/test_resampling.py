@@ -22,7 +22,10 @@ def along_samples(values: Any, *others: str) -> xr.DataArray:
 
 
 def simulated(outcome: str, prompts: int, seed: int, most_samples: int = 8) -> tuple[np.ndarray, np.ndarray, float]:
-    """Labels, values (sample, simulation) correlated within prompts, and the true mean. Prompts have other sizes in each simulation: NaN fills them up."""
+    """Labels, values (sample, simulation) correlated within prompts, and the true mean.
+
+    Prompts have other sizes in each simulation: NaN fills them up.
+    """
     draw = np.random.default_rng([seed, prompts])
     labels = np.repeat(np.arange(prompts), most_samples)
     sizes = draw.integers(1, most_samples + 1, (prompts, SIMULATIONS))

@@ -1,20 +1,22 @@
-"""One attention call, with its parts under their names, and the ways in which an edit may change it.
+"""One attention call: read from the arguments of torch's function, changed by edits, run on torch's own kernel.
 
-Shapes throughout: query `(sample, head, query, depth)`, key and value `(sample, kv_head, key, depth)`, mask broadcastable to
-`(sample, head, query, key)`. Query head `h` reads KV head `h // (heads / kv_heads)`.
-Nothing here looks at attention weights; `kernel.py` runs a call and `walk.py` observes one.
+Shapes throughout: query `(sample, head, query, depth)`, key and value `(sample, kv_head, key, depth)`, mask broadcastable to `(sample,
+head, query, key)`. Query head `h` reads KV head `h // (heads / kv_heads)`. Nothing here looks at attention weights; `walk.py` does.
 
-Run an attention call on torch's own kernel, and take the logsumexp of each row where the kernel hands it out.
+`run` takes the logsumexp of each row where the kernel hands it out. The CPU flash kernel computes it anyway: calling that kernel by its
+own name, exactly when torch would have chosen it, returns the same output bit for bit and saves the observer two passes over every row.
+Anywhere else (another device, a shape that falls back to the math kernel, autocast) the plain function runs, the logsumexp is None, and
+the walk normalises rows itself. The same holds in half precision, where the kernel sums rounded exponentials and its logsumexp can be off
+by 0.4 %.
 
-The CPU flash kernel computes a row's logsumexp anyway. Calling it by its own name, exactly when torch would have chosen it, returns the
-same output bit for bit and saves the observer two passes over every row. Anywhere else (another device, a shape that falls back to the
-math kernel, autocast) the plain function runs and the logsumexp is None; the walk then normalises rows itself. So it does in half
-precision, where the kernel sums rounded exponentials and its logsumexp can be off by 0.4 %.
+Refused: calls with dropout or gradients, calls that do not have four axes, and edits whose shapes do not fit.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,9 +30,9 @@ class AttentionCall:
     """One call of `scaled_dot_product_attention` before it runs.
 
     `mask` is boolean (True: may look) or additive, or None; `causal` lets query `i` see keys `0..i` (torch's flag, aligned top left).
-    `head_scale` multiplies the output of each query head and is None unless an edit asks for it.
-    `layer`, `module` and `repeat` say where the call comes from; `step` is the decoding step it belongs to. `query_start` and `key_start` are the
-    positions of the first query and the first key in the text; the last `appended` keys are not part of the text, but an edit's.
+    `head_scale` multiplies the output of each query head and is None unless an edit asks for it. `layer`, `module` and `repeat` say where
+    the call comes from; `step` is the decoding step it belongs to. `query_start` and `key_start` are the positions of the first query and
+    the first key in the text; the last `appended` keys are not part of the text, but an edit's.
 
     Examples
     --------
@@ -121,8 +123,10 @@ class AttentionCall:
         """Replace keys and values, one for one. To hide keys use `hide`; to add some, `append_keys`."""
         if key.shape != self.key.shape or value.shape[:3] != key.shape[:3]:
             raise Refusal(
-                f"call.with_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} in place of {tuple(self.key.shape)} and "
-                f"{tuple(self.value.shape)}: sample, head and key must stay as they are. Use call.hide to remove keys, call.append_keys to add some."
+                f"call.with_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} in place of "
+                f"{tuple(self.key.shape)} and "
+                f"{tuple(self.value.shape)}: sample, head and key must stay as they are. Use call.hide to remove keys, call.append_keys "
+                "to add some."
             )
         return replace(self, key=key, value=value)
 
@@ -130,7 +134,8 @@ class AttentionCall:
         """Add keys after the last one, seen by every query: (sample, kv_head, new key, depth)."""
         if key.shape[:2] != self.key.shape[:2] or key.shape[3] != self.key.shape[3] or key.shape[:3] != value.shape[:3]:
             raise Refusal(
-                f"call.append_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} for a call with keys of shape "
+                f"call.append_keys got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)} for a call with keys "
+                "of shape "
                 f"{tuple(self.key.shape)}: sample, head and depth must agree."
             )
         mask = self._explicit_mask()
@@ -177,6 +182,49 @@ class AttentionCall:
         return four.expand(four.shape[0], four.shape[1], self.queries, self.keys)
 
 
+def read_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AttentionCall:
+    """The arguments of `scaled_dot_product_attention` as an `AttentionCall`, or a `Refusal`."""
+    call = _named(*args, **kwargs)
+    tensors = [call["query"], call["key"], call["value"]]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise Refusal("Gradients are required here, and a tap only observes inference. Remove torch.enable_grad() from inside the tap.")
+    if call["dropout_p"]:
+        raise Refusal(
+            f"The model drops attention weights at random (dropout_p={call['dropout_p']}), so what it used cannot be observed. "
+            "Call model.eval() first."
+        )
+    if any(tensor.dim() != 4 for tensor in tensors):
+        raise Refusal(
+            f"The query has the shape {tuple(tensors[0].shape)}; a tap reads (sample, head, query, depth). Add the missing axes in the "
+            "model: "
+            "query.unsqueeze(1) for a single head."
+        )
+    if torch.is_autocast_enabled(tensors[0].device.type):  # the kernel will see what autocast makes of them
+        tensors = [tensor.to(torch.get_autocast_dtype(tensor.device.type)) for tensor in tensors]
+    if not tensors[0].shape[0] == tensors[1].shape[0] == tensors[2].shape[0] or tensors[0].shape[1] % tensors[1].shape[1]:
+        raise Refusal(
+            f"Queries of shape {tuple(tensors[0].shape)} meet keys of shape {tuple(tensors[1].shape)}; a tap reads keys of the same "
+            "samples, with heads "
+            "that divide the query heads. Expand the keys in the model."
+        )
+    scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(tensors[0].shape[-1])
+    return AttentionCall(*tensors, mask=call["attn_mask"], causal=call["is_causal"], scale=scale, grouped=call["enable_gqa"])
+
+
+def _named(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> dict[str, Any]:
+    """The parameters of `scaled_dot_product_attention`, by name."""
+    return locals()
+
+
 def as_four_axes(mask: Tensor) -> Tensor:
     """The mask as `(sample or 1, head or 1, query or 1, key or 1)`."""
     return mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
@@ -185,8 +233,8 @@ def as_four_axes(mask: Tensor) -> Tensor:
 def unpack_heads(call: AttentionCall, heads_per_kv_head: int) -> AttentionCall:
     """A call of one row whose query heads were packed as rows of their KV head, with its heads apart again; any other call as it is.
 
-    From version 5.23 on, transformers computes a single row of a masked, grouped-query layer that way: (sample, KV head, heads per KV head, depth).
-    Read as it comes, the heads would be taken for so many queries.
+    From version 5.23 on, transformers computes a single row of a masked, grouped-query layer that way: (sample, KV head, heads per KV
+    head, depth). Read as it comes, the heads would be taken for so many queries.
 
     Examples
     --------
@@ -206,7 +254,7 @@ _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION, as aten._fused_sdp_
 
 
 class Ran(NamedTuple):
-    """What came of running a call."""
+    """The result of running a call."""
 
     output: Tensor
     logsumexp: Tensor | None  # (sample, head, query), natural log, of the scaled and masked scores
@@ -244,3 +292,17 @@ def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), float("-inf"))
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """No autocast and no shortened float32 products while weights are computed, whatever the model runs in."""
+    precision = torch.get_float32_matmul_precision()
+    if precision != "highest":
+        torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        if precision != "highest":
+            torch.set_float32_matmul_precision(precision)

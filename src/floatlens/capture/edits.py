@@ -1,7 +1,8 @@
 """Edits: change an attention call before it runs.
 
 An edit is a callable `edit(call, before) -> call`. It gets the call as it would run and returns it changed (`call.hide`, `call.add_bias`,
-`call.with_keys`, `call.append_keys`, `call.expand_heads`, `call.scale_heads`) or as it is. Edits run one after the other, each on what the one before returned.
+`call.with_keys`, `call.append_keys`, `call.expand_heads`, `call.scale_heads`) or as it is. Edits run one after the other, each on what
+the one before returned.
 
 `before` holds what each key receives *without* any edit, in this step and in the step before, by the tap's query groups: chosen after an
 edit, a hidden key would never show again. Computing it costs one more walk; an edit that has no use for it says `uses_statistics = False`.
@@ -53,7 +54,7 @@ class Edit(Protocol):
 
 
 def refuse_uncallable(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """The edits, or a refusal of the first that is none."""
+    """The edits; refuses the first that cannot be called."""
     edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
     for edit in edits:
         if not callable(edit):

@@ -134,8 +134,8 @@ class Forward:
         padding = self.padding.to(call.query.device)
         if padding.dim() != 2 or padding.shape[0] != call.samples or padding.shape[1] < stop:
             raise Refusal(
-                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position {stop}. "
-                "Give one row a sample and one column a position, cached ones included."
+                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position "
+                f"{stop}. Pass one row per sample and one column per position, cached positions included."
             )
         queries &= padding[:, call.query_start : stop]
         known = padding[:, call.key_start : call.key_start + own_keys]
@@ -155,7 +155,8 @@ class Forward:
         padded = (ids[:, 0] == self.pad_token) | (ids[:, -1] == self.pad_token)
         if bool(padded.any()):
             raise Refusal(
-                f"Sample {int(padded.nonzero()[0])} begins or ends with the padding token ({self.pad_token}), and the forward got no attention_mask, "
+                f"Sample {int(padded.nonzero()[0])} begins or ends with the padding token ({self.pad_token}), and the forward got no "
+                "attention_mask, "
                 "so padding rows cannot be told from real ones. Pass attention_mask to the model, or padding= to the tap "
                 "(padding=torch.ones_like(input_ids) if every token is meant to be read)."
             )
@@ -165,7 +166,7 @@ class Forward:
         groups = self.groups(self) if callable(self.groups) else self.groups
         if groups is not None and not isinstance(groups, Mapping):
             raise Refusal(
-                f"groups={groups!r} are no groups; pass {{name: boolean tensor over (sample, query), ...}}, or a function that gives them."
+                f"groups={groups!r} are not groups; pass {{name: boolean tensor over (sample, query), ...}}, or a function that gives them."
             )
         if groups is not None and not groups:
             raise Refusal("groups is empty; leave it out to have one group of all rows.")
@@ -175,7 +176,7 @@ class Forward:
     def _given_regions(self) -> Mapping[str, Region]:
         regions = self.regions(self) if callable(self.regions) else self.regions
         if regions is not None and not isinstance(regions, Mapping):
-            raise Refusal(f"regions={regions!r} are no regions; pass {{name: (start, stop), ...}}, or a function that gives them.")
+            raise Refusal(f"regions={regions!r} are not regions; pass {{name: (start, stop), ...}}, or a function that gives them.")
         return regions or {}
 
     def _groups(self, call: AttentionCall) -> Tensor:
@@ -191,7 +192,8 @@ class Forward:
                 raise Refusal(f"Group {name!r} is {rows!r}; a group is a boolean tensor over (sample, query) = {shape}.") from None
             if rows.dtype != torch.bool or rows.shape not in (shape, shape[1:]):
                 raise Refusal(
-                    f"Group {name!r} is {rows.dtype} of shape {tuple(rows.shape)}; a group is a boolean tensor over the rows of this forward, "
+                    f"Group {name!r} is {rows.dtype} of shape {tuple(rows.shape)}; a group is a boolean tensor over the rows of this "
+                    "forward, "
                     f"(sample, query) = {shape}. Where they change from step to step, pass groups as a function of the forward."
                 )
             groups.append(rows.expand(shape))
@@ -242,8 +244,10 @@ def _region(name: str, region: Region, call: AttentionCall, positions: int) -> T
         raise Refusal(f"Region {name!r} is {region!r}; a region is (start, stop) or a boolean tensor over positions.") from None
     if region.dtype != torch.bool or region.shape not in ((positions,), (call.samples, positions)):
         raise Refusal(
-            f"Region {name!r} is {region.dtype} of shape {tuple(region.shape)}; a region is (start, stop) or a boolean tensor over positions, "
-            f"({positions},) or ({call.samples}, {positions}). Where the text grows from step to step, pass regions as a function of the forward."
+            f"Region {name!r} is {region.dtype} of shape {tuple(region.shape)}; a region is (start, stop) or a boolean tensor over "
+            "positions, "
+            f"({positions},) or ({call.samples}, {positions}). Where the text grows from step to step, pass regions as a function of "
+            "the forward."
         )
     return region.expand(call.samples, positions)
 
@@ -255,7 +259,8 @@ def _span(name: str, region: tuple[Any, ...], positions: int) -> tuple[int, int]
     start, stop = region
     if not 0 <= start < stop <= positions:
         raise Refusal(
-            f"Region {name!r} spans the positions {start} to {stop}, but this forward has {positions}; a region lies inside them and is not empty "
+            f"Region {name!r} spans the positions {start} to {stop}, but this forward has {positions}; a region lies inside them and is "
+            "not empty "
             f"(0 <= start < stop <= {positions}). Where the text grows from step to step, pass regions as a function of the forward."
         )
     return start, stop
@@ -268,9 +273,10 @@ def _refuse_attention_to_padding(call: AttentionCall, visibility: Visibility) ->
     seen = visibility.sum_over_seeing_rows(rows)[:, :, 0] > 0
     leaking = seen & ~visibility.real_keys[:, None]
     if bool(leaking.any()):
-        sample, _, key = (int(at) for at in leaking.nonzero()[0])
+        sample, _, key = (int(index) for index in leaking.nonzero()[0])
         raise Refusal(
-            f"In {call.where}, real queries of sample {sample} can see the padding at key {key}, so the text next to it is not what the model alone "
+            f"In {call.where}, real queries of sample {sample} can see the padding at key {key}, so the text next to it is not what the "
+            "model alone "
             "decides on. Pass the attention_mask to the model as well, or run the samples one by one."
         )
 
@@ -281,8 +287,18 @@ def _refuse_unknown_padding(call: AttentionCall, visibility: Visibility) -> None
     everyone = visibility.real_queries[:, None, None].float().expand(-1, visibility.mask.shape[1], -1, -1)
     unseen = (visibility.sum_over_seeing_rows(everyone)[:, :, 0] == 0).all(1) & visibility.real_keys
     if bool(unseen.any()):
-        sample, key = (int(at) for at in unseen.nonzero()[0])
+        sample, key = (int(index) for index in unseen.nonzero()[0])
         raise Refusal(
-            f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from real ones. "
+            f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from "
+            "real ones. "
             "Pass the model a 2D attention_mask, or padding= to the tap (True where a position is real)."
         )
+
+
+def pad_token(model: nn.Module) -> int | None:
+    """The model's padding token, if it stands for nothing else."""
+    config = getattr(model, "config", None)
+    pad = getattr(config, "pad_token_id", None)
+    others = (getattr(config, name, None) for name in ("eos_token_id", "bos_token_id"))
+    used = [token for other in others for token in (other if isinstance(other, list) else [other])]
+    return None if pad in used else pad

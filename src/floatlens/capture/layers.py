@@ -1,13 +1,14 @@
-"""Which layer is calling: the module being run and its n-th call in this forward, and whether all of them came.
+"""Which layer is calling, whether all calls of a forward came, and which models cannot be tapped.
+
+A layer is known by the module being run and its n-th call in this forward.
 
 Hooks on the model's own modules keep a stack of what is running, so a call's identity never depends on guesswork about names. A layer's
 number is its index in the model's layer list, or one more than the layer before it if that is larger: a skipped layer leaves a gap, a
 module that is run again (ALBERT) counts on.
 
-What a tap refuses before it watches anything, each with what to do instead.
-
-Refused by what the model *is*: attention that never passes through `scaled_dot_product_attention`, or passes through it without showing
-everything that makes the weights. What can only be seen while running (threads, gradients, NaN, padding) is refused where it is seen.
+Refused, before anything is watched, is attention that never passes through `scaled_dot_product_attention`, or passes through it without
+showing everything that makes the weights. What can only be seen while running (threads, gradients, NaN, padding) is refused where it is
+seen.
 """
 
 import re
@@ -52,7 +53,10 @@ class RunningModules:
 
     @property
     def packed_heads(self) -> int:
-        """How many query heads per KV head the module being run may hand to the kernel as rows of one head; 1 if it may not (see `unpack_heads`)."""
+        """How many query heads per KV head the module being run may hand to the kernel as rows of one head (see `unpack_heads`).
+
+        It is 1 for modules that do not.
+        """
         return self._stack[-1][1] if self._stack else 1
 
     def remove(self) -> None:
@@ -139,7 +143,8 @@ def check_all_came(identities: list[LayerIdentity], expected: int) -> None:
     missing = [layer for layer in range(expected) if layer not in seen][: expected - len(identities)]
     raise Refusal(
         f"{expected} attention layers were expected and {len(identities)} were seen: nothing came from layer "
-        f"{', '.join(map(str, missing))}. If the model skips layers, pass layers={len(identities) or 'N'}; otherwise some attention does not go "
+        f"{', '.join(map(str, missing))}. If the model skips layers, pass layers={len(identities) or 'N'}; otherwise some attention "
+        "does not go "
         'through scaled_dot_product_attention (flash-attn, flex or eager kernels): load the model with attn_implementation="sdpa".'
     )
 
@@ -177,7 +182,8 @@ def refuse_what_cannot_be_tapped(model: Any) -> None:
     for name, module in model.named_modules():
         if isinstance(module, _FUSED_CLASSES):
             raise Refusal(
-                f"{name or 'The model'} is a torch.nn.{type(module).__name__}, whose fused path hides its attention and changes its output when "
+                f"{name or 'The model'} is a torch.nn.{type(module).__name__}, whose fused path hides its attention and changes its "
+                "output when "
                 "watched. Write the block with torch.nn.functional.scaled_dot_product_attention instead."
             )
     for config in _configs(model):
@@ -211,7 +217,8 @@ def _refuse_soft_caps(config: Any) -> None:
     for field in _SOFT_CAPS:
         if cap := getattr(config, field, None):
             raise Refusal(
-                f"The model caps its attention scores ({field}={cap}), which scaled_dot_product_attention never shows, so the weights would be "
+                f"The model caps its attention scores ({field}={cap}), which scaled_dot_product_attention never shows, so the weights "
+                "would be "
                 "wrong. Models with soft caps (Gemma 2 and its kin) cannot be tapped; Gemma 3, Llama and Qwen have none."
             )
 
@@ -220,7 +227,8 @@ def _refuse_two_texts(model: nn.Module) -> None:
     has_decoder = any(name.rpartition(".")[2] == "decoder" for name, _ in model.named_modules())
     if has_decoder and getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise Refusal(
-            "This is an encoder-decoder model: its cross-attention reads one text from another, and positions, padding and nulls here are those of "
+            "This is an encoder-decoder model: its cross-attention reads one text from another, and positions, padding and nulls here "
+            "are those of "
             "one text. Tap the encoder by itself: fl.tap(model.get_encoder())."
         )
 
@@ -229,6 +237,7 @@ def _refuse_sink_parameters(name: str, module: nn.Module) -> None:
     for parameter, _ in module.named_parameters(recurse=False):
         if parameter in _SINK_PARAMETERS:
             raise Refusal(
-                f"{name}.{parameter} adds a learned sink logit to the softmax, which scaled_dot_product_attention never shows, so the rows would "
+                f"{name}.{parameter} adds a learned sink logit to the softmax, which scaled_dot_product_attention never shows, so the "
+                "rows would "
                 "not sum to 1. Models with sink logits (gpt-oss and its kin) cannot be tapped; Llama, Qwen and LLaDA have none."
             )

@@ -1,13 +1,12 @@
-"""What a reducer is told about a call: the call itself, and the scene it plays in.
+"""What a reducer is told about a call, and how the records of single calls become one `xarray.Dataset`.
 
-A `Scene` is everything that does not depend on the layer: who sees whom, and into which groups and regions rows and keys fall, with the
-counts and nulls that follow. Layers that share a mask share a scene, so that these are computed once a forward.
+An `Observation` is the call and its `Scene`: everything that does not depend on the layer, namely who sees whom, and into which groups
+and regions rows and keys fall, with the counts and nulls that follow. Layers that share a mask share a scene, so that these are computed
+once per forward.
 
-From the records of single calls to one `xarray.Dataset` with named axes.
-
-Axes are always in the order `sample, step, layer, head, group, query, key`; `step` is there only if the tap was told what a step is. Calls
-may differ in heads, queries and keys (a growing cache, a sliding window, layers of different width): each variable is as wide as its
-widest call, and what does not exist is NaN (-1 for key positions).
+Axes of the dataset are always in the order `sample, step, layer, head, group, query, key`; `step` is there only if the tap was told what
+a step is. Calls may differ in heads, queries and keys (a growing cache, a sliding window, layers of different width): each variable is as
+wide as its widest call, and what does not exist is NaN (-1 for key positions).
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,7 +123,7 @@ class Scene:
         return self._spread_evenly(self.region_rows) @ self.key_regions[:, None].transpose(-1, -2).float()
 
     def _spread_evenly(self, rows: Tensor) -> Tensor:
-        """The mass each key would get from `rows` (sample, head or 1, group, query) if each spread its attention evenly over what it sees."""
+        """The mass each key would get from `rows` (sample, head or 1, group, query) if each spread evenly over what it sees."""
         return self.visibility.sum_over_seeing_rows(rows / self.visibility.keys_seen.clamp(min=1)[:, :, None])
 
     def only_real_keys(self, values: Tensor) -> Tensor:
@@ -278,7 +277,8 @@ def _refuse_changing(steps: Sequence[StepRecord]) -> None:
                 )
             if len(call.length) != len(first.length):
                 raise Refusal(
-                    f"Step {number} runs {len(call.length)} samples, step 0 ran {len(first.length)}. Keep the batch together over the steps of one "
+                    f"Step {number} runs {len(call.length)} samples, step 0 ran {len(first.length)}. Keep the batch together over the "
+                    "steps of one "
                     "tap, or pass samples=slice(0, B) to record some of them."
                 )
 
@@ -290,7 +290,8 @@ def _layer_axis(calls: Sequence[CallRecord]) -> list[LayerIdentity]:
         if known != call.identity:
             raise Refusal(
                 f"Layer {known.layer} is {known.module} (run {known.repeat + 1}) in one step and {call.identity.module} (run "
-                f"{call.identity.repeat + 1}) in another. Tap steps that run the same layers, or pass step_on=, the module one forward of which is a step."
+                f"{call.identity.repeat + 1}) in another. Tap steps that run the same layers, or pass step_on=, the module one forward "
+                "of which is a step."
             )
     return [by_number[number] for number in sorted(by_number)]
 
@@ -310,19 +311,19 @@ def _sizes(calls: Sequence[CallRecord]) -> dict[str, int]:
 
 
 def _variable(name: str, steps: Sequence[StepRecord], layers: list[LayerIdentity], sizes: dict[str, int], with_steps: bool) -> xr.Variable:
-    places = {identity: at for at, identity in enumerate(layers)}
-    found = [(at, places[call.identity], call) for at, step in enumerate(steps) for call in step.calls if name in call.values]
-    axes = {axis for _, _, call in found for axis in call.values[name][0]}
+    places = {identity: number for number, identity in enumerate(layers)}
+    records = [(number, places[call.identity], call) for number, step in enumerate(steps) for call in step.calls if name in call.values]
+    axes = {axis for _, _, call in records for axis in call.values[name][0]}
     dims = tuple(axis for axis in _ORDER if axis in axes | {"step", "layer"})
     inner = tuple(axis for axis in dims if axis not in ("step", "layer"))
-    arrays = [(step, layer, call.key_start, _on_axes(call, name, inner)) for step, layer, call in found]
+    arrays = [(step, layer, call.key_start, _on_axes(call, name, inner)) for step, layer, call in records]
     dtype = arrays[0][3].dtype
     result = np.full([sizes[axis] for axis in dims], -1 if dtype.kind == "i" else np.nan, dtype=dtype)
     for step, layer, start, array in arrays:
         where: dict[str, Any] = {"step": step, "layer": layer}
-        for at, axis in enumerate(inner):
+        for number, axis in enumerate(inner):
             offset = start if axis == "key" else 0
-            where[axis] = slice(offset, offset + array.shape[at])
+            where[axis] = slice(offset, offset + array.shape[number])
         result[tuple(where[axis] for axis in dims)] = array
     variable = xr.Variable(dims, result)
     return variable if with_steps else variable.isel(step=0)
@@ -348,11 +349,11 @@ def _patterns(steps: Sequence[StepRecord], sizes: dict[str, int], with_steps: bo
     chosen = sum(len(call.pattern_heads) for call in calls[0])
     result = np.full((sizes["sample"], len(steps), chosen, sizes["query"], sizes["key"]), np.nan, dtype=np.float32)
     for step, of_step in enumerate(calls):
-        at = 0
+        first = 0
         for call in of_step:
             _, array = call.values["pattern"]
             keys = slice(call.key_start, call.key_start + array.shape[3])
-            result[:, step, at : at + array.shape[1], : array.shape[2], keys] = array
-            at += array.shape[1]
+            result[:, step, first : first + array.shape[1], : array.shape[2], keys] = array
+            first += array.shape[1]
     variable = xr.Variable(("sample", "step", "chosen", "query", "key"), result)
     return variable if with_steps else variable.isel(step=0)

@@ -1,9 +1,9 @@
-"""Reduce one observed call: every reducer sees each block once, and the rows are checked to sum to 1 before anything is handed out.
+"""Reduce one observed call, or chosen rows of it, during the call or after it.
 
-Observe chosen rows of a call by themselves, during the call or after it.
+Every reducer sees each block once, and the rows are checked to sum to 1 before anything is handed out.
 
 Which rows predict is known only once a step has decided what to commit. A `SeenCall` holds what is needed to look at a call again then:
-queries and keys as the kernel got them (no copies), the logsumexp of its rows, and who saw whom.
+queries and keys as the kernel got them (no copies), the logsumexp of its rows, and who saw whom; `ChosenRows` says which rows to look at.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,11 +4,10 @@ A `TorchFunctionMode` sees each `scaled_dot_product_attention`; hooks tell which
 output comes from torch's own kernel, so an observed model is bit-identical to an unobserved one. Gradients are off inside a tap.
 """
 
-import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,9 +18,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
-from floatlens.capture.call import AttentionCall, run, unpack_heads
+from floatlens.capture.call import AttentionCall, full_precision, read_call, run, unpack_heads
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
-from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs
+from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs, pad_token
 from floatlens.capture.layers import (
     LayerNumbers,
     RunningModules,
@@ -39,47 +38,54 @@ from floatlens.errors import Refusal
 _open_in_this_thread = threading.local()
 
 
+@dataclass(frozen=True, eq=False)
+class TapRequest:
+    """What a tap is asked for. The parameters of `tap` say what each field means; the last two are for recorders.
+
+    Refused: samples that are no slice, and blocks that hold no weight.
+    """
+
+    keep: str | Iterable[str] = DEFAULT_KEEP
+    patterns: tuple[int, int] | Sequence[tuple[int, int]] = ()
+    groups: Groups | None = None
+    regions: Regions | None = None
+    padding: Tensor | Callable[[Forward], Tensor] | None = None
+    layers: int | None = None
+    edits: Iterable[Edit] = ()
+    step_on: nn.Module | None = None
+    samples: slice | Callable[[Forward], slice | None] | None = None
+    block_entries: int = BLOCK_ENTRIES
+    on_call: Callable[[SeenCall], None] | None = None  # is given every recorded call
+    record: bool = True  # False: steps are counted and edited, and their records stay empty
+
+    def __post_init__(self) -> None:
+        if not (self.samples is None or isinstance(self.samples, slice) or callable(self.samples)):
+            raise Refusal(f"samples={self.samples!r} does not say which samples are recorded; pass a slice, such as slice(0, 4).")
+        if not is_whole(self.block_entries) or self.block_entries < 1:
+            raise Refusal(f"block_entries={self.block_entries!r}: at least one attention weight must be held at a time.")
+
+
 class Tap:
     """What `fl.tap` returns: a context manager that records. See `tap` for its options."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        keep: str | Iterable[str],
-        patterns: tuple[int, int] | Sequence[tuple[int, int]],
-        groups: Groups | None,
-        regions: Regions | None,
-        padding: Tensor | Callable[[Forward], Tensor] | None,
-        layers: int | None,
-        edits: Iterable[Edit],
-        step_on: nn.Module | None,
-        samples: slice | Callable[[Forward], slice | None] | None,
-        block_entries: int,
-        on_call: Callable[[SeenCall], None] | None = None,
-        record: bool = True,  # False: steps are counted and edited, and their records stay empty
-    ) -> None:
+    def __init__(self, model: nn.Module, request: TapRequest) -> None:
         refuse_what_cannot_be_tapped(model)
+        step_on = request.step_on
         if step_on is not None and all(module is not step_on for module in model.modules()):
             raise Refusal(
                 f"step_on is a {type(step_on).__name__} that is not part of the tapped model; pass the model or one of its modules."
             )
-        if not (samples is None or isinstance(samples, slice) or callable(samples)):
-            raise Refusal(f"samples={samples!r} does not say which samples are recorded; pass a slice, such as slice(0, 4).")
-        if not is_whole(block_entries) or block_entries < 1:
-            raise Refusal(f"block_entries={block_entries!r}: at least one attention weight must be held at a time.")
         self._model = model
+        self._request = request
         self._step_module = model if step_on is None else step_on
         self._has_steps = step_on is not None
-        self._keep = as_names(keep)
+        self._keep = as_names(request.keep)
         self._makers = reducer_makers(self._keep)
-        self._patterns = as_pairs(patterns)
-        self._groups, self._regions, self._padding = groups, regions, padding
-        self._expected = expected_calls(self._step_module, layers)
-        self._edits = refuse_uncallable(edits)
-        self._which_samples = samples
-        self._on_call = on_call
-        self._recording, self._writes_records = True, record
-        self._workspace = Workspace(block_entries)
+        self._patterns = as_pairs(request.patterns)
+        self._expected = expected_calls(self._step_module, request.layers)
+        self._edits = refuse_uncallable(request.edits)
+        self._recording = True
+        self._workspace = Workspace(request.block_entries)
         self._steps: list[StepRecord] = []
         self._steps_taken = 0
         self._previous: dict[tuple[str, int], Received] = {}
@@ -176,16 +182,16 @@ class Tap:
                 f"A second forward of {type(module).__name__} began inside the tap. Pass step_on=model to record each forward as a step, "
                 "or open a tap for each."
             )
-        inputs = named_inputs(module, args, kwargs)
+        inputs, request = named_inputs(module, args, kwargs), self._request
         self._forward = Forward(
-            step=self._steps_seen, inputs=inputs, groups=self._groups, regions=self._regions, pad_token=_pad_token(self._model)
+            step=self._steps_seen, inputs=inputs, groups=request.groups, regions=request.regions, pad_token=pad_token(self._model)
         )
-        if callable(self._padding):
-            padding = self._padding(self._forward)
+        if callable(request.padding):
+            padding = request.padding(self._forward)
         else:
-            padding = self._padding if self._padding is not None else known_padding(inputs, self._outer_inputs)
+            padding = request.padding if request.padding is not None else known_padding(inputs, self._outer_inputs)
         self._forward.padding = None if padding is None else torch.as_tensor(padding).bool()
-        self._samples = self._which_samples(self._forward) if callable(self._which_samples) else self._which_samples
+        self._samples = request.samples(self._forward) if callable(request.samples) else request.samples
         self._numbers = LayerNumbers()
         self._step = StepRecord()
 
@@ -213,25 +219,25 @@ class Tap:
         identity = self._numbers.identify(module)
         if len(self._numbers.identities) > self._expected:
             refuse_surplus(identity, self._expected)
-        came = read_call(args, kwargs)
-        asked = unpack_heads(came, self._running.packed_heads)
-        asked = replace(asked, layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
-        asked = self._forward.locate(asked)
-        with full_precision(asked.query.device):
-            self._forward.observe(asked, self._samples)  # what is wrong with the model's own call is said before any edit
-            before = self._before(asked)
-            call = apply_edits(self._edits, asked, before)
-        if call is asked:
-            output, logsumexp = run(came, lambda: function(*args, **kwargs))
+        own = read_call(args, kwargs)
+        unedited = unpack_heads(own, self._running.packed_heads)
+        unedited = replace(unedited, layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
+        unedited = self._forward.locate(unedited)
+        with full_precision(unedited.query.device):
+            self._forward.observe(unedited, self._samples)  # refuses what is wrong with the model's own call before any edit runs
+            before = self._before(unedited)
+            call = apply_edits(self._edits, unedited, before)
+        if call is unedited:
+            output, logsumexp = run(own, lambda: function(*args, **kwargs))
         else:
             output, logsumexp = run(call)
         if logsumexp is not None:
             logsumexp = logsumexp.reshape(call.query.shape[:3])
-        output = output.reshape(*came.query.shape[:3], -1)
-        if not (self._recording and self._writes_records):
+        output = output.reshape(*own.query.shape[:3], -1)
+        if not (self._recording and self._request.record):
             return output
-        with full_precision(asked.query.device):
-            self._step.calls.append(self._record(call, logsumexp, before, edited=call is not asked))
+        with full_precision(unedited.query.device):
+            self._step.calls.append(self._record(call, logsumexp, before, edited=call is not unedited))
         return output
 
     def _before(self, call: AttentionCall) -> Before:
@@ -253,8 +259,8 @@ class Tap:
             logsumexp = logsumexp[self._samples]
         makers = [*self._makers, *patterns_of(call.layer, self._patterns)]
         values = reduce_call(observation, logsumexp, makers, self._workspace)
-        if self._on_call is not None:
-            self._on_call(SeenCall(self._numbers.identities[-1], observation, logsumexp))
+        if self._request.on_call is not None:
+            self._request.on_call(SeenCall(self._numbers.identities[-1], observation, logsumexp))
         if before.now is not None:
             mass = before.now.mass if self._samples is None else before.now.mass[self._samples]
             values["mass_before_edits"] = (("sample", "head", "group", "key"), mass)
@@ -291,24 +297,24 @@ def tap(
 ) -> Tap:
     """Watch every attention call of a model while it runs, without changing a bit of what it computes.
 
-    Gradients are off inside: the body runs under `torch.no_grad()`, so nothing computed in it has a graph, and `loss.backward()` on it fails. Parameters keep their `requires_grad`. To train, leave the tap;
-    `torch.enable_grad()` inside it is refused.
+    Gradients are off inside: the body runs under `torch.no_grad()`, so nothing computed in it has a graph, and `loss.backward()` on it
+    fails. Parameters keep their `requires_grad`. To train, leave the tap; `torch.enable_grad()` inside it is refused.
 
     Parameters
     ----------
     model
         Any module whose attention goes through `torch.nn.functional.scaled_dot_product_attention`.
     keep
-        What to keep of every call, one name or several: "mass", "halves", "entropy", "entropy:rows", "geometry", "norms", "flow" (needs `regions`),
-        "top_keys:K" or "top_keys:K@group".
+        What to keep of every call, one name or several: "mass", "halves", "entropy", "entropy:rows", "geometry", "norms", "flow" (needs
+        `regions`), "top_keys:K" or "top_keys:K@group".
     patterns
         (layer, head) pairs whose full query x key pattern is kept, or one such pair.
     groups
         Query groups by name, each a boolean tensor (sample, query); or a function of the `Forward` that returns them. One group of all
         rows by default.
     regions
-        Regions of the text by name, each (start, stop) or a boolean tensor over positions; or a function of the `Forward`. A span that is empty, reversed or
-        reaches outside the text is refused.
+        Regions of the text by name, each (start, stop) or a boolean tensor over positions; or a function of the `Forward`. A span that is
+        empty, reversed or reaches outside the text is refused.
     padding
         True (or 1) where a position is real, (sample, position). By default the forward's own 2D `attention_mask`.
     layers
@@ -336,68 +342,18 @@ def tap(
     >>> round(float(tap.dataset.mass.sum("key")[0, 0, 0, 0]), 4)  # ten rows, each of which sums to 1
     10.0
     """
-    return Tap(model, keep, patterns, groups, regions, padding, layers, edits, step_on, samples, block_entries)
-
-
-def read_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AttentionCall:
-    """The arguments of `scaled_dot_product_attention` as an `AttentionCall`, or a `Refusal`."""
-    call = _named(*args, **kwargs)
-    tensors = [call["query"], call["key"], call["value"]]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        raise Refusal("Gradients are required here, and a tap only observes inference. Remove torch.enable_grad() from inside the tap.")
-    if call["dropout_p"]:
-        raise Refusal(
-            f"The model drops attention weights at random (dropout_p={call['dropout_p']}), so what it used cannot be observed. "
-            "Call model.eval() first."
-        )
-    if any(tensor.dim() != 4 for tensor in tensors):
-        raise Refusal(
-            f"A query of shape {tuple(tensors[0].shape)} came; a tap reads (sample, head, query, depth). Add the missing axes in the model: "
-            "query.unsqueeze(1) for a single head."
-        )
-    if torch.is_autocast_enabled(tensors[0].device.type):  # the kernel will see what autocast makes of them
-        tensors = [tensor.to(torch.get_autocast_dtype(tensor.device.type)) for tensor in tensors]
-    if not tensors[0].shape[0] == tensors[1].shape[0] == tensors[2].shape[0] or tensors[0].shape[1] % tensors[1].shape[1]:
-        raise Refusal(
-            f"Queries of shape {tuple(tensors[0].shape)} meet keys of shape {tuple(tensors[1].shape)}; a tap reads keys of the same samples, with heads "
-            "that divide the query heads. Expand the keys in the model."
-        )
-    scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(tensors[0].shape[-1])
-    return AttentionCall(*tensors, mask=call["attn_mask"], causal=call["is_causal"], scale=scale, grouped=call["enable_gqa"])
-
-
-def _named(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> dict[str, Any]:
-    """The parameters of `scaled_dot_product_attention`, by name."""
-    return locals()
-
-
-def _pad_token(model: nn.Module) -> int | None:
-    """The model's padding token, if it stands for nothing else."""
-    config = getattr(model, "config", None)
-    pad = getattr(config, "pad_token_id", None)
-    others = (getattr(config, name, None) for name in ("eos_token_id", "bos_token_id"))
-    taken = [token for other in others for token in (other if isinstance(other, list) else [other])]
-    return None if pad in taken else pad
-
-
-@contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
-    """No autocast and no shortened float32 products while weights are computed, whatever the model runs in."""
-    precision = torch.get_float32_matmul_precision()
-    if precision != "highest":
-        torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        if precision != "highest":
-            torch.set_float32_matmul_precision(precision)
+    return Tap(
+        model,
+        TapRequest(
+            keep=keep,
+            patterns=patterns,
+            groups=groups,
+            regions=regions,
+            padding=padding,
+            layers=layers,
+            edits=edits,
+            step_on=step_on,
+            samples=samples,
+            block_entries=block_entries,
+        ),
+    )

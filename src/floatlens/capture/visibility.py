@@ -134,8 +134,8 @@ class Visibility:
             from_here_on = weights.flip(-1).cumsum(-1).flip(-1)[..., : self.keys]
             return F.pad(from_here_on, (0, self.keys - from_here_on.shape[-1]))
         total = weights.new_zeros(())
-        for at in range(0, self.queries, ROWS_AT_ONCE):
-            rows = slice(at, at + ROWS_AT_ONCE)
+        for start in range(0, self.queries, ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
             total = total + weights[..., rows] @ self.visible[:, :, rows].contiguous().view(torch.uint8).to(weights.dtype)
         return total
 

@@ -8,8 +8,8 @@ What a block costs is one QK product and one exponential per entry. Three things
   comes out as the logarithm of the weight;
 - blocks are written into two buffers that are reused, so memory does not grow with the length of the text.
 
-A step with a cache has a few rows and many keys. There the second saves less than copying the keys would cost: they are used as they lie, once for
-all query heads that share them, and what rode in the product is added to it.
+A step with a cache has a few rows and many keys. There the second saves less than copying the keys would cost: they are used as they lie,
+once for all query heads that share them, and what rode in the product is added to it.
 
 A block holds whole rows of one or more *matrices*: the attention matrices of all samples and heads, counted in one row (sample-major).
 """
@@ -94,10 +94,11 @@ def refuse_broken_rows(observation: Observation, logsumexp: Tensor | None, works
             finite &= logsumexp.flatten(0, 1)[block.matrices, block.rows].isfinite()
         broken = live[block.matrices, block.rows] & ~finite
         if bool(broken.any()):
-            matrix, row = (int(at) for at in broken.nonzero()[0])
+            matrix, row = (int(index) for index in broken.nonzero()[0])
             sample, head = divmod(matrix + block.matrices.start, call.heads)
             raise Refusal(
-                f"The attention of {call.where}, sample {sample}, head {head}, query {row + block.rows.start} is not a number: a score there is "
+                f"The attention of {call.where}, sample {sample}, head {head}, query {row + block.rows.start} is not a number: a score "
+                "there is "
                 "NaN or infinite. Look for an overflow (float16: try bfloat16 or float32), a mask that holds NaN, or broken weights."
             )
 
@@ -123,7 +124,10 @@ def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Works
 
 
 def _blocks_of_few_rows(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> Iterator[Block]:
-    """Blocks of all rows and heads of one or more samples. The query heads that share a key head stand below each other, as more rows of one product."""
+    """Blocks of all rows and heads of one or more samples.
+
+    The query heads that share a key head stand below each other, as more rows of one product.
+    """
     call, visibility = observation.call, observation.visibility
     dtype, device = observation.dtype, call.query.device
     rows, heads, sharing = slice(0, call.queries), slice(0, call.heads), call.heads // call.kv_heads
@@ -199,8 +203,8 @@ def _augmented(
         key = key.masked_fill(~visibility.real_keys[samples, None, :, None], 0.0)
     deep = query.shape[-1] + 1
     query = torch.cat([query, shift[..., None]], dim=-1, out=workspace.room("queries", (*query.shape[:-1], deep), dtype, device))
-    one = key.new_ones(()).expand(*key.shape[:-1], 1)
-    key = torch.cat([key, one], dim=-1, out=workspace.room("keys", (*key.shape[:-1], deep), dtype, device))
+    ones = key.new_ones(()).expand(*key.shape[:-1], 1)
+    key = torch.cat([key, ones], dim=-1, out=workspace.room("keys", (*key.shape[:-1], deep), dtype, device))
     if len(kv_head) == key.shape[1]:
         return query, key
     which = torch.tensor(kv_head, device=device) - kv_head[0]
@@ -209,7 +213,10 @@ def _augmented(
 
 
 def _live_queries(observation: Observation, logsumexp: Tensor | None, samples: slice, heads: slice) -> tuple[Tensor, Tensor]:
-    """Queries (sample, head, query, depth), and what shifts the logarithms of their weights (sample, head, query): the logsumexp, where there is one."""
+    """Queries (sample, head, query, depth), and what shifts the logarithms of their weights (sample, head, query).
+
+    The shift is the logsumexp, where there is one.
+    """
     call, visibility, dtype = observation.call, observation.visibility, observation.dtype
     query = call.query[samples, heads].to(dtype)
     shift = query.new_zeros(query.shape[:-1]) if logsumexp is None else logsumexp[samples, heads].to(dtype) * -LOG2_E

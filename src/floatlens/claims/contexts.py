@@ -11,7 +11,7 @@ from floatlens.claims.evidence import CLOSED_BOOK, LAYOUTS, NOISE, POSITIONS, Ev
 from floatlens.claims.masking import BARELY, at_shortcut
 from floatlens.claims.sinks import FLOATING
 from floatlens.claims.verdicts import Claim, Part, change, difference_of, mean_of
-from floatlens.measures.slopes import slope_over, steepest_slope
+from floatlens.statistics.slopes import slope_over, steepest_slope
 
 CEILING = 0.95
 WITH_PASSAGES = NOISE[-1]

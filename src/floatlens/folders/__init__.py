@@ -1,7 +1,9 @@
-"""Whatever floatlens writes to disk goes through here: beside its place first, renamed when it is whole, with a manifest of what was written.
+"""Everything that floatlens writes to disk goes through here.
 
-`writing.py` writes and renames; `places.py` says where that is refused; `owners.py` lets one process at a time write to a place and knows a dead one; `manifest.py` says which files of a
-folder are floatlens' own, and whether they are still what was written.
+It is written beside its place first and renamed when it is whole, with a manifest of what was written.
+
+`writing.py` writes and renames; `places.py` says where that is refused; `owners.py` lets one process at a time write to a place and knows
+a dead one; `manifest.py` says which files of a folder are floatlens' own, and whether they are still what was written.
 """
 
 from floatlens.folders.manifest import MANIFEST, FileRecord, Manifest, damage, read_manifest, write_manifest

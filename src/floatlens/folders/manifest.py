@@ -1,10 +1,9 @@
 """The manifest of a finished folder: which files floatlens wrote into it, and what was in them.
 
-`manifest.json` holds the version of floatlens, the command that wrote the folder, and the size and SHA-256 of every file below it but itself.
-With it can be told what is damaged, and what may be removed: a file that is listed and unchanged is floatlens' own; one that is not listed, or that
-somebody has edited since, is the user's.
-Decided here: links and devices are never floatlens' own, whatever they lead to; empty folders do not count.
-Refused: a manifest that cannot be read, or that lists a path outside its folder.
+`manifest.json` holds the version of floatlens, the command that wrote the folder, and the size and SHA-256 of every file below it but
+itself. With it can be told what is damaged, and what may be removed: a file that is listed and unchanged is floatlens' own; one that is
+not listed, or that somebody has edited since, is the user's. Decided here: links and devices are never floatlens' own, whatever they lead
+to; empty folders do not count. Refused: a manifest that cannot be read, or that lists a path outside its folder.
 """
 
 import hashlib
@@ -87,17 +86,17 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def parse_manifest(text: str) -> Manifest:
     """What a manifest says; any exception of a parser for what is not one."""
-    said = json.loads(text)
-    files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in said["files"].items()}
-    return Manifest(_text(said["floatlens"]), _text(said["written_by"]), files)
+    content = json.loads(text)
+    files = {_inside(name): FileRecord(_size(of["bytes"]), _hex(of["sha256"])) for name, of in content["files"].items()}
+    return Manifest(_text(content["floatlens"]), _text(content["written_by"]), files)
 
 
 def is_sealed(text: str) -> bool:
     """Whether a manifest is, letter for letter, what was written: it ends with the SHA-256 of the rest."""
     try:
-        said = json.loads(text)
-        del said["seal"]
-        return text == _sealed(said)
+        content = json.loads(text)
+        del content["seal"]
+        return text == _sealed(content)
     except (ValueError, TypeError, KeyError, RecursionError):
         return False
 
@@ -127,7 +126,9 @@ def damage(folder: Path) -> list[str]:
 
 
 def not_ours(folder: Path, *, mending: bool = False) -> list[str]:
-    """The files of a folder that floatlens did not write, or that were edited since, by their path in it; all of them if there is no manifest.
+    """The files of a folder that floatlens did not write, or that were edited since, by their path in it.
+
+    Without a manifest, all of them.
 
     `mending`: nobody edits such a folder by hand, so files that were changed are damaged and still floatlens' own.
     """
@@ -170,8 +171,8 @@ def _record(file: Path) -> FileRecord:
 
 
 def _as_json(written_by: str, files: Mapping[str, FileRecord]) -> bytes:
-    said = {"floatlens": __version__, "written_by": written_by, "files": {name: asdict(files[name]) for name in sorted(files)}}
-    return _sealed(said).encode()
+    content = {"floatlens": __version__, "written_by": written_by, "files": {name: asdict(files[name]) for name in sorted(files)}}
+    return _sealed(content).encode()
 
 
 def _sealed(said: dict[str, Any]) -> str:

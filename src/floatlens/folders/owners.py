@@ -1,10 +1,10 @@
 """Who is writing to a place: one process at a time, and whether the one before is still alive.
 
-Beside what is written lies a hidden folder, `.NAME.unfinished`, with `owner.json`: the command, the process with the time it began, the host and the boot it runs on. The
-process holds a lock on that file for as long as it lives, so the kernel says whether it does. Where files cannot be locked, the process number and the time it began
-say so.
-Decided here: a hidden folder is taken over only from an owner that is provably dead: it held the lock on this very machine, or the machine was started anew since.
-Refused: a place to which a living process writes, or one on another machine; a hidden folder that holds anything that floatlens does not put there.
+Beside what is written lies a hidden folder, `.NAME.unfinished`, with `owner.json`: the command, the process with the time it began, the
+host and the boot it runs on. The process holds a lock on that file for as long as it lives, so the kernel says whether it does. Where
+files cannot be locked, the process number and the time it began say so. Decided here: a hidden folder is taken over only from an owner
+that is provably dead: it held the lock on this very machine, or the machine was started anew since. Refused: a place to which a living
+process writes, or one on another machine; a hidden folder that holds anything that floatlens does not put there.
 """
 
 import contextlib
@@ -27,7 +27,11 @@ except ImportError:  # not on Windows: the process number and its start have to 
     fcntl = None
 
 OWNER, NEW, OLD, KEPT, USED = "owner.json", "new", "old", "kept", "used"
-"""All that a hidden folder holds: who owns it, the folder being written, the one it replaces, what a stopped run had finished, and the same while the folder it went into gets its name."""
+"""All that a hidden folder holds.
+
+Who owns it; the folder being written; the one it replaces; what an interrupted run had finished; and the same while the folder that uses
+it gets its name.
+"""
 PAUSE = 0.1  # seconds between two looks at whether another process has ended
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -156,7 +160,8 @@ def _make(hidden: Path) -> None:
             raise Refusal(f"{hidden} is not a folder that floatlens made, but it needs one of this name. Move it away.") from None
         if foreign := sorted(file.name for file in hidden.iterdir() if file.name not in (OWNER, NEW, OLD, KEPT, USED)):
             raise Refusal(
-                f"{hidden} holds {foreign[0]}, which this version of floatlens did not put there, and it needs a folder of this name. Move it away."
+                f"{hidden} holds {foreign[0]}, which this version of floatlens did not put there, and it needs a folder of this name. "
+                "Move it away."
             ) from None
 
 

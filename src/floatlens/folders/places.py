@@ -1,9 +1,10 @@
 """Where results may be written, and what a disk that fails looks like to a user.
 
-`place_for` is asked before anything heavy runs. Refused there: the working directory and whatever is above it, under any spelling; links, mount points
-and addresses; a folder above that is missing or cannot be written; names too long for the file system; a file, or a folder with something in it, unless an earlier run
-of the same command wrote that folder and every file in it is still as it was written. What the user has added or edited is named and left alone.
-`disk_failures` makes a disk that is full, read-only or broken one sentence, also where it was met by a library that is not written in Python.
+`place_for` is asked before anything heavy runs. Refused there: the working directory and whatever is above it, under any spelling; links,
+mount points and addresses; a folder above that is missing or cannot be written; names too long for the file system; a file, or a folder
+with something in it, unless an earlier run of the same command wrote that folder and every file in it is still as it was written. What
+the user has added or edited is named and left alone. `disk_failures` makes a disk that is full, read-only or broken one sentence, also
+where it was met by a library that is not written in Python.
 """
 
 import errno
@@ -119,7 +120,9 @@ def refuse_foreign(place: Path, replacing: str | None, *, mending: bool = False)
 
 @contextmanager
 def disk_failures(place: Path, *, kept: bool = False) -> Iterator[None]:
-    """Say in one sentence that the disk is full, read-only or broken. `kept`: what was finished before is there when the command is run again.
+    """Say in one sentence that the disk is full, read-only or broken.
+
+    `kept`: what was finished before is there when the command is run again.
 
     Examples
     --------
@@ -133,10 +136,10 @@ def disk_failures(place: Path, *, kept: bool = False) -> Iterator[None]:
     except Refusal:
         raise
     except Exception as error:
-        found = _disk_error(error, place)
-        if found is None:
+        failure = _disk_error(error, place)
+        if failure is None:
             raise
-        number, file = found
+        number, file = failure
         again = "run the same command again" + (": what is finished is kept." if kept else ".")
         if number in _FULL:
             raise Refusal(f"No space left on the disk of {place} while writing {file or place}. Free some room and {again}") from error
@@ -146,20 +149,20 @@ def disk_failures(place: Path, *, kept: bool = False) -> Iterator[None]:
 def _disk_error(error: BaseException, place: Path) -> tuple[int, Path | None] | None:
     """The error number, and the file if it is known, where a disk is behind an exception or behind one that led to it."""
     seen: set[int] = set()
-    at: BaseException | None = error
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        number = at.errno if isinstance(at, OSError) else None
-        if number is None and (told := re.search(r"os error (\d+)", str(at))):  # as polars, safetensors and tokenizers say it
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        number = cause.errno if isinstance(cause, OSError) else None
+        if number is None and (told := re.search(r"os error (\d+)", str(cause))):  # as polars, safetensors and tokenizers say it
             number = int(told.group(1))
-        if number is None and isinstance(at, OSError) and re.fullmatch(r"\d+ requested and \d+ written", str(at)):  # as numpy says it
+        if number is None and isinstance(cause, OSError) and re.fullmatch(r"\d+ requested and \d+ written", str(cause)):  # as numpy says it
             number = errno.ENOSPC
-        file = getattr(at, "filename", None)
+        file = getattr(cause, "filename", None)
         file = Path(os.fsdecode(file)) if isinstance(file, str | bytes | os.PathLike) else None
         here = file is not None and any(file.absolute().is_relative_to(own) for own in (place.absolute(), hidden_sibling(place.absolute())))
         if number in _FULL or (number in _FAILURES and (here or number in _ONLY_WRITING)):
             return number, file
-        at = at.__cause__ or at.__context__
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
@@ -175,7 +178,8 @@ def _parent_checked(path: str | os.PathLike[str]) -> tuple[Path, Path]:
         place = given.parent.resolve() / given.name if given.name not in ("", "..") else given.resolve()
         if Path.cwd().resolve().is_relative_to(place.resolve()):
             raise Refusal(
-                f"{given} is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as {given / 'results'}."
+                f"{given} is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as "
+                f"{given / 'results'}."
             )
         if place.is_symlink():
             raise Refusal(f"{given} is a link, and what it leads to is not replaced. Name the folder itself, or a new one.")

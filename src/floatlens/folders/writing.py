@@ -1,10 +1,11 @@
 """Write beside, rename when whole: the one way by which floatlens puts a folder or a file where the user wants it.
 
-A folder is filled as `.NAME.unfinished/new`, gets its manifest and takes its name in one step. What it replaces is moved aside first and removed afterwards, file by file as its manifest
-lists them, so that whatever else is in it stays. A run that is killed leaves the hidden folder behind; the next one into the same place says so and clears it up, or goes on from
-what is kept in it.
-Decided here: nothing is removed before what takes its place is on the disk itself (fsync), and so is every file that a run goes on from. A folder that replaces nothing is not
-forced to the disk: its manifest tells whether it arrived. If the place was taken while a run went on, the result gets a name beside it.
+A folder is filled as `.NAME.unfinished/new`, gets its manifest and takes its name in one step. What it replaces is moved aside first and
+removed afterwards, file by file as its manifest lists them, so that whatever else is in it stays. A run that is killed leaves the hidden
+folder behind; the next one into the same place says so and clears it up, or goes on from what is kept in it. Decided here: nothing is
+removed before what takes its place is on the disk itself (fsync), and so is every file that a run goes on from. A folder that replaces
+nothing is not forced to the disk: its manifest tells whether it arrived. If the place was taken while a run went on, the result gets a
+name beside it.
 """
 
 import contextlib
@@ -160,7 +161,10 @@ def _clear_up(owned: Claim, place: Path, mending: bool) -> None:
 
 
 def _put_back(hidden: Path, place: Path) -> bool:
-    """Where a folder did not get its name, give the one that it was to replace its name again, and keep on keeping what was kept; whether one was replaced."""
+    """Give a folder its name back where the one that was to replace it never got it, and keep what was kept for the next run.
+
+    Returns whether a folder had been replaced.
+    """
     if _is_filled(place):
         return False
     if (hidden / USED).is_dir():
@@ -274,7 +278,9 @@ def one_writer(path: str | os.PathLike[str], written_by: str) -> Iterator[Path]:
 
 @contextmanager
 def files_added_to(path: str | os.PathLike[str], written_by: str, names: list[str]) -> Iterator[Path]:
-    """A folder to fill with some of the named files, which are then moved to `path`, beside what is there; refused if that would overwrite a file of the user's.
+    """A folder to fill with some of the named files, which are then moved to `path`, beside what is there.
+
+    Refused if that would overwrite a file of the user's.
 
     Examples
     --------

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from floatlens.capture.edits import Edit, describe
 from floatlens.capture.forward import Forward
-from floatlens.capture.tapping import Tap
-from floatlens.capture.walk import BLOCK_ENTRIES
+from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.decoding.canvas import Canvas, Pass, Run
 from floatlens.decoding.model import Writer
 from floatlens.decoding.options import AutoregressiveOptions, Options
@@ -75,17 +74,7 @@ def all_real(forward: Forward) -> Tensor:
 def _tap(lm: Writer, edit: Edit, padding: Any, step_on: torch.nn.Module) -> Tap:
     return Tap(
         lm.module,
-        keep=(),
-        patterns=(),
-        groups=None,
-        regions=None,
-        padding=padding,
-        layers=None,
-        edits=(edit,),
-        step_on=step_on,
-        samples=None,
-        block_entries=BLOCK_ENTRIES,
-        record=False,
+        TapRequest(keep=(), padding=padding, edits=(edit,), step_on=step_on, record=False),
     )
 
 

@@ -1,16 +1,21 @@
-"""From a trace to findings: pure functions from labelled arrays to labelled arrays. docs/reference/measures.md says what each is, and what it is read against."""
+"""From a trace to numbers: pure functions from labelled arrays to labelled arrays. docs/reference/measures.md says what each is.
+
+A new measure is a function in the file of its subject (absorption, drift, floating, flow, geometry, roles, retrieval, ...), or in a file
+of its own; it is exported here, and a line in `catalogue.py` puts it into the report of `floatlens measure`. `inputs.py` says what
+measures are given, `received_attention.py` what a key receives and what that is compared with.
+"""
 
 from floatlens.anchor_rules import RULES
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key, dispersion
 from floatlens.measures.agreement import head_consensus, split_sinks
 from floatlens.measures.anchors import find_anchors, margin, threshold_sweep
-from floatlens.measures.dense import from_attention
 from floatlens.measures.drift import anchor_kinds, jaccard_along, lifetimes, recall_of_first
 from floatlens.measures.floating import float_index, float_index_of_rows
 from floatlens.measures.flow import direct_flow, rollout
 from floatlens.measures.geometry import advantage_split, anchor_geometry, contribution_of_anchors, effective_contribution, value_contrast
 from floatlens.measures.gold_span import gold_attention, gold_lift_by_sample
-from floatlens.measures.inputs import lift, measured, pool_steps, received, relative_depth, shared_rectangle
+from floatlens.measures.inputs import relative_depth
+from floatlens.measures.received_attention import from_attention, lift, measured, pool_steps, received, shared_rectangle
 from floatlens.measures.retrieval import (
     mean_retrieval_score,
     normalised_for_display,
@@ -19,13 +24,13 @@ from floatlens.measures.retrieval import (
     retrieval_scores,
 )
 from floatlens.measures.roles import role_shares, structural_slope, token_roles
-from floatlens.measures.slopes import correlation_over, slope_over
 from floatlens.measures.summary import Contrast, Finding, Summary, compare_traces, measure_trace
 from floatlens.measures.wandering import centroid, frontier_following, position_variance
 from floatlens.statistics.effects import effect_size, interaction
 from floatlens.statistics.permutation import auc, cliffs_delta, permutation_test
 from floatlens.statistics.proportions import bounded_difference, bounded_mean, bounded_ratio
 from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
+from floatlens.statistics.slopes import correlation_over, slope_over
 
 __all__ = [
     "RULES",

@@ -1,26 +1,35 @@
-"""Absorption: the percentage of a group's attention that lies on a set of keys, beside the percentage if every row spread evenly over what it sees.
+"""How much attention lies on few keys: absorption by a set of keys, and dispersion over all of them.
 
-The same three sets for every kind of model: the anchors of a rule, the strongest key, the first token. The null matters as much as the share: uniform causal attention alone puts
-9 % of 50 rows on the first token. The strongest key is chosen on one half of the rows and measured on the other, since choosing and measuring on the same rows counts
-noise as attention; the published way stands beside it as `same_rows`. Anchors are found and measured on the same rows: few rows make them look stronger than they are.
+Each number stands beside its null, the same number if every row spread evenly over what it sees.
 
-A share is NaN where there is nothing to divide or to choose, and `reason` says why. A rule that finds no anchors where keys were measured absorbs 0, of a null of 0.
-Attention is that on the text's own keys: what keys draw that an edit appended is not counted. Refused: anchors that were not found in the same data.
+**Absorption** is the percentage of a group's attention that lies on a set of keys: the anchors of a rule, the strongest key, the first
+token. The null matters as much as the share: uniform causal attention alone puts 9 % of 50 rows on the first token. The strongest key is
+chosen on one half of the rows and measured on the other, since choosing and measuring on the same rows counts noise as attention; the
+published way is reported as `same_rows`. Anchors are found and measured on the same rows: few rows make them look stronger than they are.
+A rule that finds no anchors where keys were measured absorbs 0, of a null of 0. What keys draw that an edit appended is not counted.
 
-Dispersion: over how many keys received attention is spread.
+**Dispersion** says over how many measured keys received attention is spread: the number of anchors; the effective number of keys,
+exp(entropy) of received attention as shares (1: one key draws all; the number of keys: all draw alike); Gini's coefficient (0: all draw
+alike; toward 1: one key draws all). Under a causal mask the null profile is not even. Anchors of head-averaged attention are measured
+against head-averaged mass.
 
-Three numbers, on the measured keys: how many anchors there are; the effective number of keys, exp(entropy) of received attention as shares (1: one key draws all; the number of keys: all draw alike); and
-Gini's coefficient (0: all draw alike; toward 1: one key draws all). Each of the last two stands beside that of the null profile, which is even for bidirectional attention
-and is not under a causal mask.
-
-Anchors of head-averaged attention are measured against head-averaged mass. Where nothing is measured the numbers are NaN, and `reason` says so.
+NaN where there is nothing to divide or to choose; `reason` says why. Refused: anchors that were not found in the same data.
 """
 
 import numpy as np
 import xarray as xr
 
-from floatlens.measures.floating import by_layers, existing, refuse_other_axes
-from floatlens.measures.inputs import HALVES, NO_ROWS, RECEIVED, fair_mass, mean_over_heads, measured, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import (
+    HALVES,
+    NO_ROWS,
+    RECEIVED,
+    by_layers,
+    existing,
+    one_sample_at_a_time,
+    refuse_missing,
+    refuse_other_axes,
+)
+from floatlens.measures.received_attention import fair_mass, mean_over_heads, measured
 
 NOT_MEASURED = "too few rows see any key"
 ONE_HALF = "only one half of the positions, even or odd, has rows of the group: measure pool_steps(data)"
@@ -35,7 +44,8 @@ def absorption_of_anchors(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     data
         A trace, or a dataset with mass, visible, null and rows.
     anchors
-        What `find_anchors` found in the same data. Anchors without an axis `head` or `step` (of head-averaged attention, of pooled steps) hold for every head or step.
+        What `find_anchors` found in the same data. Anchors without an axis `head` or `step` (of head-averaged attention, of pooled steps)
+        hold for every head or step.
 
     Returns
     -------
@@ -92,14 +102,15 @@ def _on_first_token(data: xr.Dataset) -> xr.Dataset:
 def absorption_of_strongest_key(data: xr.Dataset) -> xr.Dataset:
     """The percentage of attention on the key with most received attention, chosen on half of the rows and measured on the other half.
 
-    The key that rows at even positions favour is measured on rows at odd positions, and the other way round, so that every row is measured once and all rows weigh alike. Where rows are
-    independent and have no favourite, `share` is its null on average. Candidates are the keys that enough rows see. Halves kept per layer give results per layer.
+    The key that rows at even positions favour is measured on rows at odd positions, and the other way round, so that every row is
+    measured once and all rows weigh alike. Where rows are independent and have no favourite, `share` is its null on average. Candidates
+    are the keys that enough rows see. Halves kept per layer give results per layer.
 
     Returns
     -------
     xarray.Dataset
-        `share` and `null` in percent by step, layer, head and group; `reason`, why there is no share (a group of one row has no halves: measure `pool_steps(data)`); `same_rows` and
-        `same_rows_null`, of the key chosen and measured on all rows, as published.
+        `share` and `null` in percent by step, layer, head and group; `reason`, why there is no share (a group of one row has no halves:
+        measure `pool_steps(data)`); `same_rows` and `same_rows_null`, of the key chosen and measured on all rows, as published.
 
     Examples
     --------
@@ -193,7 +204,8 @@ def dispersion(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        By step, layer, head and group: `anchors`, `effective_keys` and `gini`; `null_effective_keys`, `null_gini` and `keys` (how many were measured); `reason`.
+        By step, layer, head and group: `anchors`, `effective_keys` and `gini`; `null_effective_keys`, `null_gini` and `keys` (how many
+        were measured); `reason`.
 
     Examples
     --------

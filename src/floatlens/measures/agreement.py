@@ -1,7 +1,8 @@
 """Agreement: whether heads have the same favourite key, and whether two query groups have the same anchors.
 
-The favourite of a head is the measured key with most received attention. A head without one (several keys draw the same, as in even attention) has no vote. The null of the consensus is the
-expected share of the most popular key if every voting head picked any measured key: exact, and well above 1 / keys for few heads (1 for a single one).
+The favourite of a head is the measured key with most received attention. A head without one (several keys draw the same, as in even
+attention) has no vote. The null of the consensus is the expected share of the most popular key if every voting head picked any measured
+key: exact, and well above 1 / keys for few heads (1 for a single one).
 """
 
 from functools import lru_cache
@@ -11,8 +12,8 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.drift import jaccard
-from floatlens.measures.floating import by_layers, existing
-from floatlens.measures.inputs import choose_group, measured, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import by_layers, choose_group, existing, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import measured
 
 TIE = 1e-5  # relative: float32 sums of equal weights differ by less
 NO_FAVOURITE = "no head has one favourite key"
@@ -26,7 +27,8 @@ def head_consensus(data: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        By step, layer and group: `consensus`, the share of the voting heads whose favourite is the most common one; `null`, its mean if they picked at random; `heads`, how many voted; `reason`.
+        By step, layer and group: `consensus`, the share of the voting heads whose favourite is the most common one; `null`, its mean if
+        they picked at random; `heads`, how many voted; `reason`.
 
     Examples
     --------
@@ -84,7 +86,11 @@ def expected_consensus(heads: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def _expected_share(heads: int, keys: int) -> float:
-    """Votes for a key are Poisson variables given their sum: the chance that none exceeds c is a coefficient of the keys-th power of the truncated series."""
+    """The expected share of the most popular of `keys` keys, if each of `heads` heads votes for any of them.
+
+    Votes for a key are Poisson variables given their sum: the chance that none exceeds c is a coefficient of the keys-th power of the
+    truncated series.
+    """
     if not heads or not keys:
         return float("nan")
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, heads + 1)))])

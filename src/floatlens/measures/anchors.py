@@ -16,7 +16,8 @@ import xarray as xr
 from floatlens import anchor_rules
 from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.inputs import RECEIVED, mean_over_heads, measured, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import RECEIVED, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import mean_over_heads, measured
 
 
 @one_sample_at_a_time

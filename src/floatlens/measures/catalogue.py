@@ -1,7 +1,8 @@
-"""What `floatlens measure` reports of a sample, one line a number.
+"""What `floatlens measure` reports of a sample, one line per number.
 
-A new number in the report is a new line in `CATALOGUE` (or `ON_RECTANGLE`, for what two models are compared by): its name, its unit, and a function from a `Sample`, which holds what measures share, to the value
-and its null. Values are means over steps and heads, by layer and group as far as those exist; `part` names what else there is (a role, a region, a kind).
+A new number in the report is a new line in `CATALOGUE` (or in `SHARED`, for what two models are also compared by): its name, its unit,
+and a function from a `Sample`, which holds what measures share, to the value and its null. Values are means over steps and heads, by
+layer and group as far as those exist; `part` names what else there is (a role, a region, a kind).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,8 @@ from floatlens.measures.floating import float_index
 from floatlens.measures.flow import direct_flow, rollout
 from floatlens.measures.geometry import GEOMETRY, advantage_split, anchor_geometry, contribution_of_anchors, value_contrast
 from floatlens.measures.gold_span import gold_attention
-from floatlens.measures.inputs import HALVES, RECEIVED, pool_steps, refuse_missing, shared_rectangle
+from floatlens.measures.inputs import HALVES, RECEIVED, refuse_missing
+from floatlens.measures.received_attention import pool_steps, shared_rectangle
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.roles import role_shares, structural_slope
 from floatlens.measures.wandering import frontier_following, position_variance
@@ -127,12 +129,12 @@ class Line:
     needs_gold: bool = False
 
 
-def _mean(found: xr.Dataset, value: str, null: str | None = None, part: str | None = None) -> Values:
+def _mean(result: xr.Dataset, value: str, null: str | None = None, part: str | None = None) -> Values:
     """A variable and its null, averaged over steps and heads; `part` is the axis that tells its parts apart."""
     names = {"value": value} if null is None else {"value": value, "null": null}
-    averaged = {key: found[name].mean([axis for axis in ("step", "head") if axis in found[name].dims]) for key, name in names.items()}
-    if "reason" in found:
-        averaged["reason"] = first_reason(found["reason"])
+    averaged = {key: result[name].mean([axis for axis in ("step", "head") if axis in result[name].dims]) for key, name in names.items()}
+    if "reason" in result:
+        averaged["reason"] = first_reason(result["reason"])
     return (
         averaged
         if part is None
@@ -158,9 +160,9 @@ def first_reason(reasons: xr.DataArray) -> xr.DataArray:
     )
 
 
-def _parts(found: xr.Dataset, names: Sequence[str]) -> Values:
+def _parts(result: xr.Dataset, names: Sequence[str]) -> Values:
     """Several variables as parts of one number."""
-    return {"value": xr.concat([_mean(found, name)["value"] for name in names], xr.DataArray(list(names), dims="part", name="part"))}
+    return {"value": xr.concat([_mean(result, name)["value"] for name in names], xr.DataArray(list(names), dims="part", name="part"))}
 
 
 def _of_run(sample: Sample) -> Values:
@@ -199,8 +201,8 @@ def _contribution(sample: Sample) -> Values:
 
 
 def _slope(sample: Sample) -> Values:
-    found = structural_slope(sample.roles)
-    return {"value": found["slope"], "reason": first_reason(found["reason"])}
+    slopes = structural_slope(sample.roles)
+    return {"value": slopes["slope"], "reason": first_reason(slopes["reason"])}
 
 
 def _rollout(sample: Sample) -> Values:

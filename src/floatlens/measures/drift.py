@@ -1,20 +1,17 @@
-"""Drift: whether the anchors of one step are those of the next, and those of one layer those of the next.
+"""Drift and persistence: whether the anchors of one step (or layer) are those of the next, how long they last, and which of them stay.
 
-Two sets of anchors are compared on the keys that are measured in both. Where both are empty there is nothing to compare and the pair is left out (NaN); where one is empty they have
-nothing in common (0); where no key is measured in both (no rows, no such step) nothing is known (NaN). Beside each number stands `no_memory`: what it would be on average if the same
-numbers of anchors lay anywhere among the keys measured in both. It is computed exactly, not drawn.
+Two sets of anchors are compared on the keys that are measured in both. Where both are empty there is nothing to compare and the pair is
+left out (NaN); where one is empty they have nothing in common (0); where no key is measured in both (no rows, no such step) nothing is
+known (NaN).
 
-Refused: anchors without the axis that is asked for, such as steps that were pooled.
+A lifetime is an unbroken run of steps at which a key is an anchor. A step at which the key is not measured ends a run, for nothing is
+known of it; runs that touch such a step, or the first or the last one, may have been longer, and `cut_off` says how many of them there
+are. A key that is ever an anchor is `static` (at nine tenths or more of the steps at which it was measured, and at more than one),
+`transient` (at one step), or `moving` (neither). A key that was measured at one step only is `undecided` and counts for no kind.
 
-Persistence: how long anchors last, and which of them stay.
-
-A lifetime is an unbroken run of steps at which a key is an anchor. A step at which the key is not measured ends a run, for nothing is known of it; runs that touch such a step, or the
-first or the last one, may have been longer, and `cut_off` says how many of them there are.
-
-A key that is ever an anchor is `static` (at nine tenths or more of the steps at which it was measured, and at more than one), `transient` (at one step), or `moving` (neither). A key that
-was measured at one step only could not have been anything else: it is `undecided` and counts for no kind.
-
-Both stand beside `no_memory`: the same numbers of anchors at each step, anywhere among the keys measured there. With one step nothing can be said: NaN, and `reason` says so.
+Beside each number stands `no_memory`: what it would be on average if the same numbers of anchors lay anywhere among the keys measured
+there. It is computed exactly, not drawn. With one step there is no drift: NaN, and `reason` says so. Refused: anchors without the axis
+asked for.
 """
 
 from dataclasses import dataclass
@@ -133,7 +130,10 @@ def overlap(first: xr.Dataset, second: xr.Dataset) -> Overlap:
 
 
 def neighbours(anchors: xr.Dataset, axis: str) -> tuple[xr.Dataset, xr.Dataset]:
-    """The anchors without the last and without the first of an axis, so that neighbours lie at the same place; without its labels, by which they would be matched again."""
+    """The anchors without the last and without the first of an axis, so that neighbours lie at the same place.
+
+    Labels of the axis are dropped: xarray would match the two by them again.
+    """
     bare = anchors[["anchor", "measured"]].drop_vars([name for name, part in anchors.coords.items() if axis in part.dims])
     return bare.isel({axis: slice(None, -1)}), bare.isel({axis: slice(1, None)})
 
@@ -170,9 +170,9 @@ def expected_jaccard(keys: np.ndarray, first: np.ndarray, second: np.ndarray) ->
 
 
 def refuse_without_axis(anchors: xr.Dataset, axis: str) -> None:
-    """Refuse what are no anchors, or anchors that have no such axis."""
+    """Refuse what is not a dataset of anchors, and anchors that lack the axis."""
     if "anchor" not in anchors or "measured" not in anchors:
-        raise Refusal("These are no anchors: pass the dataset that find_anchors(data) returns.")
+        raise Refusal("These are not anchors: pass the dataset that find_anchors(data) returns.")
     if axis not in anchors["anchor"].dims:
         raise Refusal(
             f"The anchors have no axis {axis!r}, so nothing can be said of drift along it; find them in data that keep every {axis}."
@@ -196,8 +196,9 @@ def lifetimes(anchors: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        By layer, head and group: `mean` and `longest` run in steps; `no_memory`, the mean (anchors over expected runs) if each step's anchors lay anywhere; `runs`, how many of each
-        `length`; `cut_off`, the share of runs that may have been longer; `reason`, why there is none.
+        By layer, head and group: `mean` and `longest` run in steps; `no_memory`, the mean (anchors over expected runs) if each step's
+        anchors lay anywhere; `runs`, how many of each `length`; `cut_off`, the share of runs that may have been longer; `reason`, why
+        there is none.
 
     Examples
     --------
@@ -224,13 +225,13 @@ def lifetimes(anchors: xr.Dataset) -> xr.Dataset:
     anchored = (counted * counted["length"]).sum("length")
     continued = (chance.first * chance.second / chance.keys.where(chance.keys > 0)).sum("step")
     reason = why_no_drift(anchors)
-    said = reason == ""
+    known = reason == ""
     return xr.Dataset(
         {
-            "mean": (anchored / number).where(said),
-            "no_memory": (anchored / (anchored - continued)).where(said & (anchored > continued)),
-            "longest": counted["length"].where(counted > 0).max("length").where(said),
-            "cut_off": (xr.DataArray(np.bincount(place, weights=cut, minlength=places).reshape(shape), dims=axes) / number).where(said),
+            "mean": (anchored / number).where(known),
+            "no_memory": (anchored / (anchored - continued)).where(known & (anchored > continued)),
+            "longest": counted["length"].where(counted > 0).max("length").where(known),
+            "cut_off": (xr.DataArray(np.bincount(place, weights=cut, minlength=places).reshape(shape), dims=axes) / number).where(known),
             "runs": counted,
             "reason": reason,
         }
@@ -238,7 +239,10 @@ def lifetimes(anchors: xr.Dataset) -> xr.Dataset:
 
 
 def _runs(anchor: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every unbroken run along the first of (step, ..., key): its place among the axes between, its length, and whether a step that is not measured lies before or after it."""
+    """Every unbroken run along the first of the axes (step, ..., key).
+
+    Returned are its place among the axes between, its length, and whether a step that is not measured lies before or after it.
+    """
     steps, *shape = anchor.shape
     running = np.zeros(shape, np.int32)
     places: list[np.ndarray] = []
@@ -249,9 +253,9 @@ def _runs(anchor: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, np.ndar
         now = anchor[step] if step < steps else nothing
         ended = np.flatnonzero((running > 0) & ~now)
         length = running.ravel()[ended]
-        at, before = np.unravel_index(ended, shape), step - length - 1
-        known_before = (before >= 0) & measured[(before, *at)]
-        known_after = measured[(step, *at)] if step < steps else np.zeros(len(ended), bool)
+        place_of_end, before = np.unravel_index(ended, shape), step - length - 1
+        known_before = (before >= 0) & measured[(before, *place_of_end)]
+        known_after = measured[(step, *place_of_end)] if step < steps else np.zeros(len(ended), bool)
         places.append(ended // shape[-1])
         lengths.append(length)
         cuts.append(~(known_before & known_after))
@@ -267,8 +271,9 @@ def anchor_kinds(anchors: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        By layer, head, group and `kind` ("static", "moving", "transient"): `count`; `share` of the keys that have a kind; `no_memory`, the expected share if each step's anchors lay
-        anywhere. `undecided`, the anchors that were measured at one step only; `reason`, why there are no kinds.
+        By layer, head, group and `kind` ("static", "moving", "transient"): `count`; `share` of the keys that have a kind; `no_memory`,
+        the expected share if each step's anchors lay anywhere. `undecided`, the anchors that were measured at one step only; `reason`,
+        why there are no kinds.
 
     Examples
     --------
@@ -281,15 +286,15 @@ def anchor_kinds(anchors: xr.Dataset) -> xr.Dataset:
     """
     refuse_without_axis(anchors, "step")
     times, chances = anchors["anchor"].sum("step"), anchors["measured"].sum("step")
-    count = xr.concat([one.sum("key") for one in _of_each_kind(times, chances)], "kind").assign_coords(kind=list(KINDS))
+    count = xr.concat([of_kind.sum("key") for of_kind in _of_each_kind(times, chances)], "kind").assign_coords(kind=list(KINDS))
     expected = _expected_kinds(anchors).assign_coords(kind=list(KINDS))
     reason = why_no_drift(anchors)
-    said = reason == ""
+    known = reason == ""
     kinds = {
-        "count": count.where(said),
-        "share": (count / count.sum("kind").where(lambda total: total > 0)).where(said),
-        "no_memory": (expected / expected.sum("kind").where(lambda total: total > 0)).where(said),
-        "undecided": ((times > 0) & (chances == 1)).sum("key").where(said),
+        "count": count.where(known),
+        "share": (count / count.sum("kind").where(lambda total: total > 0)).where(known),
+        "no_memory": (expected / expected.sum("kind").where(lambda total: total > 0)).where(known),
+        "undecided": ((times > 0) & (chances == 1)).sum("key").where(known),
         "reason": reason,
     }
     return xr.Dataset(kinds).transpose(*reason.dims, "kind")
@@ -306,7 +311,8 @@ def _of_each_kind(times: xr.DataArray, chances: xr.DataArray) -> tuple[xr.DataAr
 def _expected_kinds(anchors: xr.Dataset) -> xr.DataArray:
     """The expected number of keys of each kind if each step's anchors lay anywhere among its measured keys.
 
-    A key is then an anchor at a step with the chance anchors / keys, independently of other steps. Keys that are measured at the same steps fare alike, so there are few to compute.
+    A key is then an anchor at a step with the chance anchors / keys, independently of other steps. Keys that are measured at the same
+    steps fare alike, so there are few to compute.
     """
     measured = anchors["measured"].transpose(..., "key")
     patterns, pattern_of = np.unique(measured.values.reshape(-1, measured.sizes["key"]), axis=1, return_inverse=True)
@@ -319,12 +325,15 @@ def _expected_kinds(anchors: xr.Dataset) -> xr.DataArray:
     once = never * xr.dot(chance / (1 - chance), alike, dim="step")
     static = _chance_of_staying(chance, alike, chances)
     kinds: list[xr.DataArray] = [static, (1 - never - once - static).clip(min=0), once]
-    numbers: list[xr.DataArray] = [xr.dot(one.where(chances > 1, 0), keys_of, dim="pattern") for one in kinds]
+    numbers: list[xr.DataArray] = [xr.dot(chance_of_kind.where(chances > 1, 0), keys_of, dim="pattern") for chance_of_kind in kinds]
     return xr.concat(numbers, "kind")
 
 
 def _chance_of_staying(chance: xr.DataArray, alike: xr.DataArray, chances: xr.DataArray) -> xr.DataArray:
-    """The chance of being an anchor at nine tenths of the steps at which a key is measured: step by step, by how many of them it has missed so far."""
+    """The chance of being an anchor at nine tenths of the steps at which a key is measured.
+
+    It is computed step by step, by how many of them the key has missed so far.
+    """
     missing = (alike * (1 - chance)).transpose("step", ...)  # 0 at steps that do not count
     likely = np.zeros((int(chances.max()) // 10 + 1, *missing.shape[1:]))  # (missed, ...)
     likely[0] = 1

@@ -1,31 +1,30 @@
-"""What measures of anchors share: layers a few at a time, and anchors that belong to the data.
+"""The float index: how much of a set of anchors is replaced from one step to the next, and how much of that is movement.
 
-The float index where every row is known: `no_movement` by dealing the rows out again.
+`float_index = 1 - mean over neighbouring steps of Jaccard`. By itself it says little: static anchors that are seen through few, noisy rows
+already score .5 to .9. Two nulls stand beside it. `no_memory` is the index of as many anchors that lie anywhere. `no_movement` is what the
+noise of the rows alone gives; `method` says how it was found, which depends on what was recorded:
 
-All rows of a group over all steps are shuffled and dealt to the steps, as many to each as it has, and anchors are detected again: what would be seen if it made no difference at which step a row
-was computed. Rows are dealt, not drawn with replacement: the same row at two steps would make them alike.
+- "halves", for groups with several rows per step, when the rows at even positions were recorded by themselves. Within a step nothing has
+  moved, so the anchors of its even and of its odd rows differ by noise alone: that is `no_movement`. It is set against `compared`, the
+  even rows of a step and the odd rows of the next (and the other way round): sets of as many rows, and again of other rows, since a row
+  at a step and the same row at the next share their noise. `movement` is the difference: 0 where nothing moves, 1 where the rows agree
+  and all anchors change. Each step counts as often within as across.
+- "order", for groups of one row per step (the predicting rows of an autoregressive model). Each step's anchors are those of one row, so
+  rows can be reordered: `no_movement` is the mean over all orders, exactly. `compared` is the index on the keys that are measured at all
+  steps (rows that see different keys cannot change places). Below `no_movement` neighbouring steps agree more than distant ones: the
+  anchors drift. Where the two are equal, static anchors seen through noise and anchors that leap anywhere at every step look the same,
+  and no null can tell them apart. `movement` is therefore NaN.
 
-This needs full patterns. It has less power than halves of rows (`float_index`): shuffled rows of anchors that move are a mixture in which few keys reach a threshold, which is noisy by
-itself; and rows that change little from step to step share their noise, which shuffling takes from them. A difference above 0 is movement; one at or below 0 does not say that there is none.
+`float_index_of_rows` is the index where every row is known (full patterns): all rows of a group are shuffled and dealt to the steps
+again, as many to each as it has. Rows are not drawn with replacement: the same row at two steps would make them alike. It has less power
+than halves: shuffled rows of anchors that move are a mixture in which few keys reach a threshold, which is noisy by itself, and rows that
+change little from step to step share their noise, which shuffling takes from them. A difference above 0 is movement; one at or below 0
+does not show that there is none.
 
-The float index: how much of a set of anchors is replaced from one step to the next, and how much of that is movement.
-
-`float_index = 1 - mean over neighbouring steps of Jaccard`. By itself it says little: static anchors that are seen through few, noisy rows already score .5 to .9. Two nulls stand beside it.
-`no_memory` is the index of as many anchors that lie anywhere. `no_movement` is what the noise of the rows alone gives. How it is found depends on what was recorded; `method` says how:
-
-- "halves", for groups with several rows a step, when the rows at even positions were recorded by themselves. Within a step nothing has moved, so the anchors of its even and of its odd rows
-  differ by noise alone: that is `no_movement`. It is set against `compared`, the even rows of a step and the odd rows of the next (and the other way round): sets of as many rows, and again
-  of other rows, since a row at a step and the same row at the next share their noise. `movement` is the difference: 0 where nothing moves, 1 where the rows agree and all anchors change. Each step
-  counts as often within as across. Pooling all rows over steps and dealing them out again needs every row, where a trace keeps sums; `float_index_of_rows` does that.
-- "order", for groups of one row a step (the rows that predict, of an autoregressive model). Each step's anchors are those of a row, so rows can be put in another order without being seen:
-  `no_movement` is the mean over all orders, exactly. `compared` is the index on the keys that are measured at all steps (rows that see different keys cannot change places). Below
-  `no_movement` neighbouring steps agree more than distant ones: the anchors drift. Where the two are equal, anchors that stay and are seen through noise, and anchors that leap anywhere at every step, look the same, and
-  no null can tell them apart. `movement` is therefore NaN.
-
-What cannot be said is NaN, and `reason` says why.
+Where there is no number it is NaN, and `reason` says why.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import xarray as xr
@@ -34,73 +33,8 @@ from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
 from floatlens.measures.anchors import find_anchors
 from floatlens.measures.drift import jaccard, neighbours, overlap, refuse_without_axis, why_no_drift
-from floatlens.measures.inputs import HALVES, RECEIVED, fair_mass, mean_over_heads, one_sample_at_a_time, refuse_missing
-
-BYTES_AT_ONCE = 2**25  # of the largest array: temporaries are a few times that, and all layers of a small trace are one piece
-
-
-def by_layers(measure: Callable[..., xr.Dataset], *given: xr.Dataset) -> xr.Dataset:
-    """What a measure gives for a few layers at a time, joined: temporaries, and what is read from disk at once, are of those layers.
-
-    Examples
-    --------
-    >>> data = xr.Dataset({"mass": (("layer", "key"), [[1.0, 2.0], [3.0, 4.0]])})
-    >>> by_layers(lambda some: some.sum("key"), data)["mass"].values.tolist()
-    [3.0, 7.0]
-    """
-    if "layer" not in given[0].dims:
-        return measure(*given)
-    layers = given[0].sizes["layer"]
-    largest = max(values.nbytes for one in given for values in one.data_vars.values())
-    at_once = max(1, BYTES_AT_ONCE * layers // max(largest, 1))
-    results = []
-    for first in range(0, layers, at_once):
-        some = slice(first, first + at_once)
-        results.append(measure(*(one.isel(layer=some).load() if "layer" in one.dims else one for one in given)))
-    joined = xr.concat(results, "layer", data_vars="minimal", coords="minimal", compat="override") if len(results) > 1 else results[0]
-    return joined.transpose(*(axis for axis in ("step", "layer", "head", "group") if axis in joined.dims), ...)
-
-
-def existing(values: xr.DataArray) -> xr.DataArray:
-    """0 where there is no key to have a value, for sums; the same array, not a copy, where all exist.
-
-    Examples
-    --------
-    >>> existing(xr.DataArray([2.0, np.nan])).values.tolist()
-    [2.0, 0.0]
-    """
-    return values.fillna(0) if values.isnull().any() else values
-
-
-def refuse_other_axes(values: xr.DataArray, anchors: xr.Dataset, *, own: Sequence[str] = ()) -> None:
-    """Refuse anchors that were not found in the data of `values`.
-
-    Anchors may lack `step` and `head`, and may have axes of their `own`.
-
-    Examples
-    --------
-    >>> score = xr.DataArray(np.zeros((2, 3)), dims=("layer", "key"), name="score")
-    >>> by_head = xr.DataArray(np.zeros((2, 4, 3), bool), dims=("layer", "head", "key"))
-    >>> refuse_other_axes(score, xr.Dataset({"anchor": by_head, "measured": by_head.any("head")}))
-    Traceback (most recent call last):
-    floatlens.errors.Refusal: The anchors are per head and score is per layer; use those of head-averaged attention, find_anchors(data, per_head=False).
-    """
-    if not isinstance(anchors, xr.Dataset) or "anchor" not in anchors or "measured" not in anchors:
-        raise Refusal("The second argument must be anchors: the dataset that find_anchors(data) returns.")
-    anchor = anchors["anchor"]
-    if "head" in anchor.dims and "head" not in values.dims:
-        raise Refusal(
-            f"The anchors are per head and {values.name} is per layer; use those of head-averaged attention, find_anchors(data, per_head=False)."
-        )
-    foreign = [axis for axis in anchor.dims if axis not in (*values.dims, *own)]
-    missing = [axis for axis in values.dims if axis not in (*anchor.dims, "step", "head")]
-    differing = [axis for axis in anchor.dims if axis in values.dims and anchor.sizes[axis] != values.sizes[axis]]
-    labelled = [axis for axis in ("sample", "step", "layer", "head", "group", "key") if axis in anchor.coords and axis in values.coords]
-    differing += [axis for axis in labelled if not np.array_equal(anchor[axis].values, values[axis].values)]
-    if foreign or missing or differing:
-        names = ", ".join(dict.fromkeys(map(str, foreign + missing + differing)))
-        raise Refusal(f"The anchors and {values.name} differ in {names}; find the anchors in the same data, find_anchors(data).")
-
+from floatlens.measures.inputs import HALVES, RECEIVED, by_layers, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import fair_mass, mean_over_heads
 
 NO_ANCHORS_DEALT = "no anchors once the rows of all steps are dealt out again"
 
@@ -120,10 +54,11 @@ def float_index_of_rows(
     Parameters
     ----------
     rows
-        Attention over step, query and key, such as the `pattern` of a trace; further axes (`chosen`, `head`) are kept. Rows that are not of the group are NaN:
-        `pattern.where(of_the_group)`. Keys that do not exist are NaN.
+        Attention over step, query and key, such as the `pattern` of a trace; further axes (`chosen`, `head`) are kept. Rows that are not
+        of the group are NaN: `pattern.where(of_the_group)`. Keys that do not exist are NaN.
     visible
-        Which keys each row may see (step, query, key); by default all that exist. Only keys that all rows see take part, for other rows could not change places.
+        Which keys each row may see (step, query, key); by default all that exist. Only keys that all rows see take part, for other rows
+        could not change places.
     rule, eps
         How anchors are found, as in `find_anchors`.
     draws, seed
@@ -132,7 +67,7 @@ def float_index_of_rows(
     Returns
     -------
     xarray.Dataset
-        `float_index`, `no_memory`, `no_movement`, `movement` (NaN for one row a step), `pairs`, `reason`.
+        `float_index`, `no_memory`, `no_movement`, `movement` (NaN for one row per step), `pairs`, `reason`.
 
     Examples
     --------
@@ -167,13 +102,13 @@ def float_index_of_rows(
     each = index_of(
         find_anchors(_dealt(pool[..., by_all], 1 / sees.sum(-1), of_group.sum(-1), orders, weights.dims[2:-1]), rule=rule, eps=eps)
     )
-    found = each.isel(draw=0)
-    found["no_movement"] = each["float_index"].isel(draw=slice(1, None)).mean("draw")
+    result = each.isel(draw=0)
+    result["no_movement"] = each["float_index"].isel(draw=slice(1, None)).mean("draw")
     one_row = of_group.sum(-1).max() <= 1
-    found["movement"] = xr.full_like(found["float_index"], np.nan) if one_row else found["float_index"] - found["no_movement"]
-    without = xr.where(found["movement"].notnull(), "", ONE_ROW if one_row else NO_ANCHORS_DEALT)
-    found["reason"] = xr.where(found["reason"] == "", without, found["reason"])
-    return found.assign_coords({name: part for name, part in rows.coords.items() if not {"step", "query", "key"} & set(part.dims)})
+    result["movement"] = xr.full_like(result["float_index"], np.nan) if one_row else result["float_index"] - result["no_movement"]
+    without = xr.where(result["movement"].notnull(), "", ONE_ROW if one_row else NO_ANCHORS_DEALT)
+    result["reason"] = xr.where(result["reason"] == "", without, result["reason"])
+    return result.assign_coords({name: part for name, part in rows.coords.items() if not {"step", "query", "key"} & set(part.dims)})
 
 
 def _dealt(pool: np.ndarray, fair: np.ndarray, number: np.ndarray, orders: Sequence[np.ndarray], axes: tuple[Hashable, ...]) -> xr.Dataset:
@@ -201,7 +136,7 @@ NO_HALVES = "nothing recorded that tells noise from movement: record halves"
 HALVES_PER_LAYER = "halves were recorded per layer and mass per head: use per_head=False"
 ONE_HALF = "no two neighbouring steps have rows of the group at even and at odd positions"
 EMPTY_HALVES = "no anchors in the halves of the rows"
-ONE_ROW = "one row a step, whose noise looks like movement: compare with no_movement, the same rows in any order"
+ONE_ROW = "one row per step, whose noise looks like movement: compare with no_movement, the same rows in any order"
 
 
 @one_sample_at_a_time
@@ -211,14 +146,16 @@ def float_index(data: xr.Dataset, *, rule: str = "lift", eps: float | None = Non
     Parameters
     ----------
     data
-        A trace, or a dataset with mass, visible, null and rows; with the same of the rows at even positions (detail "halves") noise can be told from movement.
+        A trace, or a dataset with mass, visible, null and rows; with the same of the rows at even positions (detail "halves") noise can
+        be told from movement.
     rule, eps, per_head
         How anchors are found, as in `find_anchors`.
 
     Returns
     -------
     xarray.Dataset
-        By layer, head and group: `float_index`, `no_memory`, `no_movement`, `compared`, `movement`, `pairs` (of steps that counted), `reason`; by group: `method`. See the top of this module.
+        By layer, head and group: `float_index`, `no_memory`, `no_movement`, `compared`, `movement`, `pairs` (of steps that counted),
+        `reason`; by group: `method`. See the top of this module.
 
     Examples
     --------
@@ -241,9 +178,9 @@ def float_index(data: xr.Dataset, *, rule: str = "lift", eps: float | None = Non
         grouped = grouped.transpose("step", ...)
     single = (grouped["rows"] <= 1) | grouped["rows"].isnull()
     by_order = single.all([axis for axis in single.dims if axis != "group"])
-    found = by_layers(lambda some: _index(some, by_order, rule, eps), grouped)
-    found = found.transpose(*(axis for axis in grouped["mass"].dims if axis not in ("step", "key")))
-    return (found if "group" in data.dims else found.squeeze("group", drop=True)).assign_attrs(
+    index = by_layers(lambda some: _index(some, by_order, rule, eps), grouped)
+    index = index.transpose(*(axis for axis in grouped["mass"].dims if axis not in ("step", "key")))
+    return (index if "group" in data.dims else index.squeeze("group", drop=True)).assign_attrs(
         rule=rule, eps=refuse_unknown_rule(rule, eps)
     )
 
@@ -294,10 +231,10 @@ def _by_order(anchors: xr.Dataset, chosen: xr.DataArray) -> xr.Dataset:
         either = number[..., :, None] + number[..., None, :] - common
         similar = np.divide(common, either, out=np.full(common.shape, np.nan), where=either > 0)
         distance = steps[None, :] - steps[:, None]
-        for at, pairs in enumerate((distance > 0, distance == 1)):
+        for row, pairs in enumerate((distance > 0, distance == 1)):
             among = similar[..., pairs]
             known = (~np.isnan(among)).sum(-1)
-            means[at, group] = 1 - np.divide(np.nansum(among, -1), known, out=np.full(known.shape, np.nan), where=known > 0)
+            means[row, group] = 1 - np.divide(np.nansum(among, -1), known, out=np.full(known.shape, np.nan), where=known > 0)
     axes = anchor.dims[:-2]
     return xr.Dataset({"no_movement": (axes, means[0]), "compared": (axes, means[1])})
 
@@ -315,7 +252,7 @@ def _by_halves(data: xr.Dataset, rule: str, eps: float | None, like: xr.DataArra
     across = overlap(even_now, odd_next), overlap(odd_now, even_next)
     usable = (within[0].keys > 0) & (within[1].keys > 0) & (across[0].keys > 0) & (across[1].keys > 0)
     means = {
-        name: 1 - xr.concat([one.jaccard for one in pair], "side").where(usable).mean(("side", "step"))
+        name: 1 - xr.concat([shared.jaccard for shared in pair], "side").where(usable).mean(("side", "step"))
         for name, pair in (("no_movement", within), ("compared", across))
     }
     some = means["no_movement"].notnull() & means["compared"].notnull()

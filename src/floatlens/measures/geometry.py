@@ -1,16 +1,17 @@
 """Why a key draws attention, and what it hands on: QK geometry and value norms of anchors against the rest.
 
-The rest are the measured keys that are no anchors. A mean over no keys is NaN; `keys` (or `heads`) says how many there were, and 0 is the reason. Norm, direction and attention are multiplied
-within a head: the mean of a product over heads is not the product of the means, so what needs a product is refused where a trace kept layers only.
-Value norms are those of the vectors the kernel mixes, before the output projection.
+The rest are the measured keys that are no anchors. A mean over no keys is NaN; `keys` (or `heads`) says how many there were, and 0 is the
+reason. Norm, direction and attention are multiplied within a head: the mean of a product over heads is not the product of the means, so
+what needs a product is refused where a trace kept layers only. Value norms are those of the vectors the kernel mixes, before the output
+projection.
 """
 
 import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import absorption_of_anchors, share_on
-from floatlens.measures.floating import by_layers, refuse_other_axes
-from floatlens.measures.inputs import RECEIVED, RECORDED_BY, fair_mass, one_sample_at_a_time, received, refuse_missing
+from floatlens.measures.inputs import RECEIVED, RECORDED_BY, by_layers, one_sample_at_a_time, refuse_missing, refuse_other_axes
+from floatlens.measures.received_attention import fair_mass, received
 
 GEOMETRY = ("score", "cosine", "norm_product", "key_norm", "value_norm")
 
@@ -82,11 +83,13 @@ def advantage_split(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
 
         score_a - score_r = (|k_a| + |k_r|)/2 (g_a - g_r)  [direction]  +  (g_a + g_r)/2 (|k_a| - |k_r|)  [norm]
 
-    for any sign of the scores. For sets, each part is its mean over all pairs (a, r). The pairs need not be walked: with K, G and S the means of `|k|`, `g` and the score over a set,
+    for any sign of the scores. For sets, each part is its mean over all pairs (a, r). The pairs need not be walked: with K, G and S the
+    means of `|k|`, `g` and the score over a set,
 
         advantage = S_a - S_r,   cross = K_a G_r - K_r G_a,   direction = (advantage - cross)/2,   norm = (advantage + cross)/2.
 
-    (The two-key formula applied to K and G themselves does not add up to the advantage: the mean of a product is not the product of means.) Keys of norm 0 have no direction and are left out of all three.
+    (The two-key formula applied to K and G themselves does not add up to the advantage: the mean of a product is not the product of
+    means.) Keys of norm 0 have no direction and are left out of all three.
 
     Parameters
     ----------
@@ -98,7 +101,8 @@ def advantage_split(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        `advantage`, `direction`, `norm` by step, layer and group, averaged over the heads that have both anchors and other keys; `heads`, how many have.
+        `advantage`, `direction`, `norm` by step, layer and group, averaged over the heads that have both anchors and other keys; `heads`,
+        how many have.
 
     Examples
     --------
@@ -183,7 +187,9 @@ def effective_contribution(data: xr.Dataset) -> xr.DataArray:
 
 @one_sample_at_a_time
 def contribution_of_anchors(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
-    """The percentage of all that is handed on (`A[i,j] |v_j|`, summed over rows) that comes from the anchors, beside their percentage of attention.
+    """How much of what keys hand on comes from the anchors, in percent, beside their percentage of attention.
+
+    What a key hands on is `A[i,j] |v_j|`, summed over rows.
 
     Parameters
     ----------
@@ -195,7 +201,8 @@ def contribution_of_anchors(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset
     Returns
     -------
     xarray.Dataset
-        `share` of the contribution and its `null` (every row spreads evenly, values as they are); `mass_share` and `mass_null`, those of plain attention; `reason`, why there is none.
+        `share` of the contribution and its `null` (every row spreads evenly, values as they are); `mass_share` and `mass_null`, those of
+        plain attention; `reason`, why there is none.
 
     Examples
     --------
@@ -228,5 +235,6 @@ def _refuse_layers(data: xr.Dataset, names: tuple[str, ...], what_for: str) -> N
     for name in names:
         if "head" not in data[name].dims:
             raise Refusal(
-                f"{what_for} needs {name} per head, and this trace kept its mean over heads, whose products are not means of products. Record it with {RECORDED_BY[name]}."
+                f"{what_for} needs {name} per head, and this trace kept its mean over heads, whose products are not means of products. "
+                f"Record it with {RECORDED_BY[name]}."
             )

@@ -1,8 +1,9 @@
 """Attention on the gold span: how much of the rows that write the answer lies on the passage that holds it.
 
-This is the softer twin of the retrieval score: no token has to be copied, and weights count rather than favourites. The span is a region of the trace by name, or positions of your own.
-Mass is a share of the rows, beside the share that even attention would put there; lift is their ratio, so 1 is the span's fair share whatever its length.
-A region that the trace does not have is refused; one that a sample leaves empty is NaN there, with the reason.
+This is the softer twin of the retrieval score: no token has to be copied, and weights count rather than favourites. The span is a region
+of the trace by name, or positions of your own. Mass is a share of the rows, beside the share that even attention would put there; lift is
+their ratio, so 1 is the span's fair share whatever its length. A region that the trace does not have is refused; one that a sample leaves
+empty is NaN there, with the reason.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ import numpy as np
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.inputs import choose_group, fair_mass, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import choose_group, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import fair_mass
 
 EMPTY = "the gold span is empty"
 
@@ -59,8 +61,8 @@ def gold_attention(data: xr.Dataset, gold: str | xr.DataArray, *, group: str = "
     Returns
     -------
     xarray.Dataset
-        `mass`, the share of the rows' attention on the span; `null`, that share if every row spread evenly over what it sees; `lift`, their ratio;
-        `reason`, why there is no lift, "" where there is one.
+        `mass`, the share of the rows' attention on the span; `null`, that share if every row spread evenly over what it sees; `lift`,
+        their ratio; `reason`, why there is no lift, "" where there is one.
 
     Examples
     --------
@@ -96,7 +98,9 @@ def gold_lift_by_sample(
     heads: Sequence[tuple[int, int]] | None = None,
     group: str = "predicting",
 ) -> xr.Dataset:
-    """One number a sample: the lift of the gold span, averaged over steps, layers and heads; `auc` says whether it predicts a correct answer.
+    """The lift of the gold span, averaged over steps, layers and heads: one number per sample.
+
+    `auc` says whether it predicts a correct answer.
 
     Parameters
     ----------
@@ -105,7 +109,8 @@ def gold_lift_by_sample(
     layers
         Only these layers, by their labels.
     heads
-        Only these (layer, head) pairs, such as the heads with the largest retrieval scores. Every step, and every layer or head that has a lift, weighs the same.
+        Only these (layer, head) pairs, such as the heads with the largest retrieval scores. Every step, and every layer or head that has
+        a lift, weighs the same.
 
     Returns
     -------
@@ -122,8 +127,8 @@ def gold_lift_by_sample(
     >>> float(gold_lift_by_sample(data, "gold", heads=[(0, 0)], group="everyone")["lift"].round(3))
     1.2
     """
-    found = gold_attention(data, gold, group=group)
-    chosen = _chosen(found, layers, heads)
+    attention = gold_attention(data, gold, group=group)
+    chosen = _chosen(attention, layers, heads)
     counted = chosen["lift"].notnull()
     means = chosen[["lift", "mass", "null"]].astype(float).where(counted).mean()
     # where the span is there to be seen, only a head that its layer does not have is NaN
@@ -131,13 +136,13 @@ def gold_lift_by_sample(
     return means.assign(reason="" if counted.any() else "; ".join(reasons))
 
 
-def _chosen(found: xr.Dataset, layers: Sequence[int] | None, heads: Sequence[tuple[int, int]] | None) -> xr.Dataset:
+def _chosen(attention: xr.Dataset, layers: Sequence[int] | None, heads: Sequence[tuple[int, int]] | None) -> xr.Dataset:
     """The chosen layers, or the chosen heads along an axis `chosen`."""
     if layers is None and heads is None:
-        return found
+        return attention
     if layers is not None and heads is not None:
         raise Refusal("Choose layers or (layer, head) pairs, not both: pairs name their layers themselves.")
-    labels = found["layer"].values.tolist() if "layer" in found.dims else []
+    labels = attention["layer"].values.tolist() if "layer" in attention.dims else []
     wanted = [int(layer) for layer in layers] if layers is not None else [int(layer) for layer, _ in heads or ()]
     unknown = sorted(set(wanted) - set(labels))
     if unknown or not wanted:
@@ -148,11 +153,11 @@ def _chosen(found: xr.Dataset, layers: Sequence[int] | None, heads: Sequence[tup
         )
     at_layer = [labels.index(layer) for layer in wanted]
     if heads is None:
-        return found.isel(layer=at_layer)
-    if "head" not in found.dims:
+        return attention.isel(layer=at_layer)
+    if "head" not in attention.dims:
         raise Refusal("Heads are chosen, but mass is kept per layer. Record it with detail={'mass': 'head'}, or choose layers.")
     at_head = [int(head) for _, head in heads]
-    outside = [pair for pair, head in zip(heads, at_head, strict=True) if not 0 <= head < found.sizes["head"]]
+    outside = [pair for pair, head in zip(heads, at_head, strict=True) if not 0 <= head < attention.sizes["head"]]
     if outside:
-        raise Refusal(f"There is no head {outside[0]} here; every layer has the heads 0 to {found.sizes['head'] - 1}.")
-    return found.isel(layer=xr.DataArray(at_layer, dims="chosen"), head=xr.DataArray(at_head, dims="chosen"))
+        raise Refusal(f"There is no head {outside[0]} here; every layer has the heads 0 to {attention.sizes['head'] - 1}.")
+    return attention.isel(layer=xr.DataArray(at_layer, dims="chosen"), head=xr.DataArray(at_head, dims="chosen"))

@@ -1,19 +1,21 @@
-"""Retrieval: which heads look at the very token of the needle that is being written (Wu et al. 2024, arXiv 2404.15574), over the answer and step by step.
+"""Retrieval heads: which heads look at the very token of the needle that is being written (Wu et al. 2024, arXiv 2404.15574).
 
-A head *copies* needle position j when the row that fills a position, at the step that commits it, looks most at j, and j holds the token that is written. For an autoregressive model
-that is the published rule; a diffusion model commits positions in any order, several at a time, and is read at each one's commit.
+A head *copies* needle position j when the row that fills a position, at the step that commits it, looks most at j, and j holds the token
+that is written. For an autoregressive model that is the published rule; a diffusion model commits positions in any order, several at a
+time, and is read at each position's commit. `retrieval_scores` is over the answer, `retrieval_by_step` step by step;
+`mean_retrieval_score` and `retrieval_head_shares` go from the scores of runs to the retrieval heads of a model.
 
-Decisions. **Repeats**: `score` counts each needle position once, so it stays within 1; the published program adds 1/|needle| for every copy, which an answer that repeats
-itself drives beyond 1, though the score is meant as a recall of the needle: that number is `published`. **Recall** is ROUGE-1 recall on token ids (as many of a token as both have); the published program compares stemmed words of the decoded
-text. **Two nulls**, both expectations of `score`, computed and not drawn: `null` takes the favourite of each row at random from the keys it sees; `null_shuffled` deals the head's own favourites to the written
-positions at random, which is what a head gets that stares at the needle whatever is written.
+- **Repeats**: `score` counts each needle position once, so it stays within 1; the published program adds 1/|needle| for every copy, which
+  an answer that repeats itself drives beyond 1: that number is `published`.
+- **Recall** is ROUGE-1 recall on token ids; the published program compares stemmed words of the decoded text. A run counts if its answer
+  recalls more than half of the needle: a head cannot be seen to copy what was not written.
+- **Two nulls**, both expectations of `score`, computed and not drawn: `null` takes the favourite of each row at random from the keys it
+  sees; `null_shuffled` deals the head's own favourites to the written positions at random, which is what a head gets that stares at the
+  needle whatever is written.
+- **Display**: published heat maps look divided by their largest value; `normalised_for_display` does that and says so; nothing else here
+  does.
 
 Refused: a needle that the model wrote itself. An empty one is NaN, with the reason.
-
-From the retrieval scores of runs to the retrieval heads of a model: means over the runs that count, shares of heads by depth, and values for heat maps.
-
-A run counts if its answer recalls more than half of the needle (Wu et al. 2024): a head cannot be seen to copy what was not written. Published heat maps look divided by their largest value;
-`normalised_for_display` does that and says so, and nothing else here does.
 """
 
 from dataclasses import dataclass
@@ -24,7 +26,8 @@ import xarray as xr
 from floatlens.errors import Refusal
 from floatlens.measures.drift import jaccard_along
 from floatlens.measures.gold_span import EMPTY, gold_positions
-from floatlens.measures.inputs import choose_group, depths, fair_mass, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import choose_group, depths, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import fair_mass
 
 RECALLED = 0.5
 """A run counts if its answer recalls more of the needle than this."""
@@ -44,8 +47,9 @@ def retrieval_scores(data: xr.Dataset, gold: str | xr.DataArray) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        By layer and head `score`, `null`, `null_shuffled` and `published`, NaN for heads that a layer does not have. `recall`, the share of the needle's tokens that the answer has; `counts`,
-        whether that is more than half; `needle_tokens`, `written_tokens`; `reason`, "" where there are scores.
+        By layer and head `score`, `null`, `null_shuffled` and `published`, NaN for heads that a layer does not have. `recall`, the share
+        of the needle's tokens that the answer has; `counts`, whether that is more than half; `needle_tokens`, `written_tokens`; `reason`,
+        "" where there are scores.
 
     Examples
     --------
@@ -93,13 +97,15 @@ def retrieval_by_step(data: xr.Dataset, gold: str | xr.DataArray, *, only_needle
     data, gold
         As `retrieval_scores` takes them.
     only_needle_tokens
-        Compare steps that commit a token of the needle: at others no head can copy, so their sets are empty for a reason that says nothing about heads. False compares all steps that commit something.
+        Compare steps that commit a token of the needle: at others no head can copy, so their sets are empty for a reason that says
+        nothing about heads. False compares all steps that commit something.
 
     Returns
     -------
     xarray.Dataset
-        `copies` (step, layer, head); `heads_copying` (step); `compared` (step), which steps are; `jaccard` (step), of a compared step with the next one: NaN where both sets are empty, 0 where one is;
-        `no_memory` (step), what it would be on average if as many heads were drawn at random; `mean_jaccard` and `mean_no_memory` over the `pairs` that have one; `reason`, "" where there is a mean.
+        `copies` (step, layer, head); `heads_copying` (step); `compared` (step), which steps are; `jaccard` (step), of a compared step
+        with the next one: NaN where both sets are empty, 0 where one is; `no_memory` (step), what it would be on average if as many heads
+        were drawn at random; `mean_jaccard` and `mean_no_memory` over the `pairs` that have one; `reason`, "" where there is a mean.
 
     Examples
     --------
@@ -115,12 +121,12 @@ def retrieval_by_step(data: xr.Dataset, gold: str | xr.DataArray, *, only_needle
     ([2, 1], 0.5)
     """
     copying = _read_copying(data, gold)
-    at = copying.committed[copying.written]  # (written,)
-    steps = data.sizes.get("step", int(at.max(initial=-1)) + 1)
+    commit_steps = copying.committed[copying.written]  # (written,)
+    steps = data.sizes.get("step", int(commit_steps.max(initial=-1)) + 1)
     copies = np.zeros((steps, *copying.hit.shape[:2]), bool)
-    np.logical_or.at(copies, at, np.moveaxis(copying.hit, -1, 0))
-    counted = copying.same_token.any(-1) if only_needle_tokens else np.ones(len(at), bool)
-    compared = np.isin(np.arange(steps), at[counted]) & (len(copying.needle) > 0)
+    np.logical_or.at(copies, commit_steps, np.moveaxis(copying.hit, -1, 0))
+    counted = copying.same_token.any(-1) if only_needle_tokens else np.ones(len(commit_steps), bool)
+    compared = np.isin(np.arange(steps), commit_steps[counted]) & (len(copying.needle) > 0)
     heads = xr.DataArray(copying.head_exists.ravel(), dims="key")  # sets of heads are compared as sets of anchors are
     sets = xr.DataArray(copies[compared].reshape(compared.sum(), heads.size), dims=("step", "key"))
     drift = jaccard_along(xr.Dataset({"anchor": sets, "measured": heads}), "step")
@@ -172,7 +178,8 @@ def _read_copying(data: xr.Dataset, gold: str | xr.DataArray) -> _Copying:
     # a row looks at its own position: were that in the needle, every head that does so would seem to copy
     if (foreign := needle[(committed[needle] >= 0) | (final[needle] < 0)]).size:
         raise Refusal(
-            f"The gold span holds position {foreign[0]}, which is not in the prompt. Choose a span that the model was given, not one that it wrote."
+            f"The gold span holds position {foreign[0]}, which is not in the prompt. Choose a span that the model was given, not one "
+            "that it wrote."
         )
     written = np.flatnonzero((committed >= 0) & (final >= 0))
     favourite = data["top_key"].isel(rank=0, position=written).transpose("layer", "head", "position").values
@@ -192,7 +199,9 @@ def _recall(copying: _Copying) -> float:
 
 
 def _chances(data: xr.Dataset, needle: np.ndarray) -> xr.DataArray | None:
-    """How likely a predicting row of each step is to fall on each needle position if it draws one of the keys it sees; None if the trace does not hold what it takes.
+    """How likely a predicting row of each step is to fall on each needle position if it draws one of the keys it sees.
+
+    None if the trace does not hold what it takes.
 
     Over step and key, with layers and heads where these see different keys. Where rows of one step see different keys this is their mean.
     """
@@ -204,7 +213,10 @@ def _chances(data: xr.Dataset, needle: np.ndarray) -> xr.DataArray | None:
 
 
 def _null(chances: xr.DataArray, copying: _Copying) -> np.ndarray:
-    """Expected score if every row's favourite were drawn from the keys it sees: a needle position is missed if no row that writes its token falls on it."""
+    """Expected score if every row's favourite were drawn from the keys it sees.
+
+    A needle position is missed if no row that writes its token falls on it.
+    """
     written, needle = np.nonzero(copying.same_token)
     at_step = xr.DataArray(copying.committed[copying.written[written]], dims="pair")
     drawn = chances.isel(step=at_step, key=xr.DataArray(needle, dims="pair")).transpose("pair", "layer", "head", missing_dims="ignore")
@@ -215,7 +227,10 @@ def _null(chances: xr.DataArray, copying: _Copying) -> np.ndarray:
 
 
 def _null_shuffled(copying: _Copying) -> np.ndarray:
-    """Expected score if each head's favourites were dealt to the written positions at random: a needle position is missed if none of the looks at it falls on its token."""
+    """Expected score if each head's favourites were dealt to the written positions at random.
+
+    A needle position is missed if none of the looks at it falls on its token.
+    """
     looks = copying.visits(copying.in_needle)  # (layer, head, needle)
     cards, wanted = len(copying.written), copying.same_token.sum(0)  # positions, and how many hold each needle position's token
     dealt = np.arange(cards)[:, None]
@@ -230,7 +245,8 @@ def mean_retrieval_score(scores: xr.Dataset) -> xr.Dataset:
 
     Examples
     --------
-    >>> by_run = xr.Dataset({"score": (("sample", "layer", "head"), [[[1.0]], [[0.5]], [[0.0]]]), "counts": ("sample", [True, True, False])})
+    >>> scores = xr.DataArray([[[1.0]], [[0.5]], [[0.0]]], dims=("sample", "layer", "head"))
+    >>> by_run = xr.Dataset({"score": scores, "counts": ("sample", [True, True, False])})
     >>> mean = mean_retrieval_score(by_run)
     >>> float(mean["score"].squeeze()), int(mean["runs"])
     (0.75, 2)
@@ -259,8 +275,9 @@ def retrieval_head_shares(scores: xr.Dataset, thresholds: tuple[float, ...] = (0
     Returns
     -------
     xarray.Dataset
-        `share` over third ("all", "shallow", "middle", "deep") and threshold; `null`, the share of heads whose `null_shuffled` is above it; `heads`, how many heads a share is of;
-        `reason` by third. A layer belongs to the third that holds its middle: of 32 layers, 11, 10 and 11.
+        `share` over third ("all", "shallow", "middle", "deep") and threshold; `null`, the share of heads whose `null_shuffled` is above
+        it; `heads`, how many heads a share is of; `reason` by third. A layer belongs to the third that holds its middle: of 32 layers,
+        11, 10 and 11.
 
     Examples
     --------
@@ -291,7 +308,9 @@ def _share_above(values: xr.DataArray, limits: xr.DataArray, counted: xr.DataArr
 
 
 def normalised_for_display(scores: xr.Dataset) -> xr.Dataset:
-    """Scores over the largest of their map, for heat maps like the published ones; `largest` is what 1 stands for, and the attribute `normalised` says what was done.
+    """Scores over the largest of their map, for heat maps like the published ones.
+
+    `largest` is what 1 stands for, and the attribute `normalised` says what was done.
 
     Examples
     --------
@@ -304,5 +323,5 @@ def normalised_for_display(scores: xr.Dataset) -> xr.Dataset:
     largest = scores["score"].max(("layer", "head"))
     shown = scores["score"] / largest.where(largest > 0)
     reason = np.select([largest.isnull().values, (largest == 0).values], ["no head has a score", "every score is 0"], default="")
-    said = {"normalised": "each map is divided by its largest score; not comparable between maps"}
-    return xr.Dataset({"score": shown, "largest": largest, "reason": largest.copy(data=reason)}, attrs=said)
+    attributes = {"normalised": "each map is divided by its largest score; not comparable between maps"}
+    return xr.Dataset({"score": shown, "largest": largest, "reason": largest.copy(data=reason)}, attrs=attributes)

@@ -1,27 +1,27 @@
-"""English function words: the closed classes, which carry grammar rather than content.
-
-Chosen by class, in lower case. Words that are more often something else ("like", "little", "past", "right", number words) are left out, as are all other languages: what is not
-listed counts as content. Contractions need no entries: their parts do (see `role_of_word` in roles.py).
-
-Token roles: whether attention goes to structure or to words, and how that changes with depth.
+"""Token roles: whether attention goes to structure or to words, and how that changes with depth.
 
 Everything that stands on a canvas has one role, the first of these that fits:
 
 | role | what |
 |---|---|
-| `mask` | not written yet when the step's forward pass ran: masked, or committed only in this step (for models without a mask token: not accepted) |
+| `mask` | not written yet when the step's forward ran: masked, or committed in this step (without a mask token: not accepted) |
 | `special` | a special token of the tokenizer |
 | `layout` | newlines and blanks only |
 | `punctuation` | Unicode punctuation and symbols only, blanks aside |
 | `template` | other tokens that the prompt template put there |
 | `number` | digits of any script, and no letters |
-| `function` | English words that carry grammar (function_words.py) |
+| `function` | English words that carry grammar (`FUNCTION_WORDS`) |
 | `content` | all other words, and words of all other languages |
 
-`structural` is special, layout, punctuation and template together; `lexical` is function, content and number; mask stands alone. Pieces of a word have the role of the whole word in the finished
-text, even while a neighbour is still masked. What has no text, what was replaced later and what does not exist has no role, "none".
+`structural` is special, layout, punctuation and template together; `lexical` is function, content and number; mask stands alone. Pieces
+of a word have the role of the whole word in the finished text, even while a neighbour is still masked. What has no text, what was
+replaced later and what does not exist has no role, "none".
 
-Shares stand beside the share that the role would have if every row spread evenly, so that a role which fills the canvas is not taken for one that draws attention. Refused: traces without `special`, and texts of which nothing is known.
+Function words are chosen by class, in lower case. Words that are more often something else ("like", "little", "past", "right", number
+words) are left out. Contractions need no entries: their parts do (see `role_of_word`).
+
+Shares stand beside the share that the role would have if every row spread evenly, so that a role which fills the canvas is not taken for
+one that draws attention. Refused: traces without `special`, and tokens without texts.
 """
 
 import re
@@ -33,9 +33,9 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import NOT_MEASURED
-from floatlens.measures.floating import by_layers, refuse_other_axes
-from floatlens.measures.inputs import NO_ROWS, RECEIVED, fair_mass, one_sample_at_a_time, refuse_missing, relative_depth
-from floatlens.measures.slopes import slope_over
+from floatlens.measures.inputs import NO_ROWS, RECEIVED, by_layers, one_sample_at_a_time, refuse_missing, refuse_other_axes, relative_depth
+from floatlens.measures.received_attention import fair_mass
+from floatlens.statistics.slopes import slope_over
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, PROMPT
 
 _ARTICLES_AND_DETERMINERS = """
@@ -60,7 +60,8 @@ _CONJUNCTIONS = """
 """
 
 _AUXILIARIES = """
-    am is are was were be been being have has had having do does did doing done can cannot could will would shall should may might must ought
+    am is are was were be been being have has had having do does did doing done
+    can cannot could will would shall should may might must ought
 """
 
 _ADVERBS_OF_GRAMMAR = """
@@ -129,7 +130,7 @@ def _is_function(word: str) -> bool:
 
 def _letters(text: str) -> tuple[int, int]:
     """From the first to behind the last letter or digit."""
-    inside = [at for at, character in enumerate(text) if unicodedata.category(character)[0] in "LMN"]
+    inside = [index for index, character in enumerate(text) if unicodedata.category(character)[0] in "LMN"]
     return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 
@@ -142,8 +143,9 @@ def roles_of_tokens(
 ) -> list[str]:
     """The role of every token of a finished text; "none" for tokens without a text.
 
-    A token continues the word before it if there is no blank between them: none in the texts, and no gap between their characters (or a span longer than the token's text, which holds a
-    blank). Where characters are not known, a blank at the beginning of a text or BERT's "##" decides; if the tokens of the text show neither, each is a word.
+    A token continues the word before it if there is no blank between them: none in the texts, and no gap between their characters (or a
+    span longer than the token's text, which holds a blank). Where characters are not known, a blank at the beginning of a text or BERT's
+    "##" decides; if the tokens of the text show neither, each is a word.
 
     Parameters
     ----------
@@ -166,8 +168,8 @@ def roles_of_tokens(
         if values is not None and len(values) != len(texts):
             raise Refusal(f"There are {len(texts)} texts and {len(values)} values of {name}; give one for each token.")
     return [
-        "special" if special[at] else "none" if _has_no_text(text) else _role(text, word, bool(template[at]))
-        for at, (text, word) in enumerate(zip(texts, _words(texts, special, template, starts, stops), strict=True))
+        "special" if special[index] else "none" if _has_no_text(text) else _role(text, word, bool(template[index]))
+        for index, (text, word) in enumerate(zip(texts, _words(texts, special, template, starts, stops), strict=True))
     ]
 
 
@@ -193,24 +195,31 @@ def _words(
     """For every token, the word that it is a piece of; for what follows an apostrophe in a contraction, that part of it."""
     leading_blanks = any(text[:1].isspace() and not text.isspace() for text in texts)
 
-    def touches(at: int) -> bool:
+    def touches(index: int) -> bool:
         """Whether there is no blank between two tokens that show none."""
-        bare = _bare(texts[at])
-        if starts is not None and stops is not None and min(starts[at], stops[at - 1]) >= 0:
-            return starts[at] == stops[at - 1] and stops[at] - starts[at] <= len(bare)
-        return leading_blanks or texts[at] != bare
+        bare = _bare(texts[index])
+        if starts is not None and stops is not None and min(starts[index], stops[index - 1]) >= 0:
+            return starts[index] == stops[index - 1] and stops[index] - starts[index] <= len(bare)
+        return leading_blanks or texts[index] != bare
 
-    def continues(at: int) -> bool:
-        if at == 0 or special[at] or special[at - 1] or template[at] != template[at - 1] or not texts[at] or not texts[at - 1]:
+    def continues(index: int) -> bool:
+        if (
+            index == 0
+            or special[index]
+            or special[index - 1]
+            or template[index] != template[index - 1]
+            or not texts[index]
+            or not texts[index - 1]
+        ):
             return False
-        return _is_inside_word(_bare(texts[at - 1])[-1], _bare(texts[at])[0]) and touches(at)
+        return _is_inside_word(_bare(texts[index - 1])[-1], _bare(texts[index])[0]) and touches(index)
 
     words: list[str] = []
     first = 0
-    for at in range(1, len(texts) + 1):
-        if at == len(texts) or not continues(at):
-            words += _parts([_bare(text) for text in texts[first:at]])
-            first = at
+    for index in range(1, len(texts) + 1):
+        if index == len(texts) or not continues(index):
+            words += _parts([_bare(text) for text in texts[first:index]])
+            first = index
     return words
 
 
@@ -236,7 +245,8 @@ def token_roles(data: xr.Dataset) -> xr.DataArray:
     Parameters
     ----------
     data
-        A trace, or a dataset with state, canvas, final, token, special and template; characters (char_start, char_stop) tell words apart where the texts of tokens have no blanks.
+        A trace, or a dataset with state, canvas, final, token, special and template; characters (char_start, char_stop) tell words apart
+        where the texts of tokens have no blanks.
 
     Examples
     --------
@@ -263,7 +273,8 @@ def token_roles(data: xr.Dataset) -> xr.DataArray:
     texts, exists = [str(text) for text in data["token"].values], (data["final"] >= 0).values
     if exists.any() and all(_WITHOUT_TEXT.fullmatch(text) for text, there in zip(texts, exists, strict=True) if there):
         raise Refusal(
-            "The tokens of this trace have no texts, so they have no roles: its model has no tokenizer. Load the model with its tokenizer files."
+            "The tokens of this trace have no texts, so they have no roles: its model has no tokenizer. Load the model with its "
+            "tokenizer files."
         )
     starts, stops = (data[name].values.tolist() if name in data else None for name in ("char_start", "char_stop"))
     names = roles_of_tokens(texts, data["special"].values.tolist(), data["template"].values.tolist(), starts, stops)
@@ -280,15 +291,16 @@ def token_roles(data: xr.Dataset) -> xr.DataArray:
 def role_shares(data: xr.Dataset, anchors: xr.Dataset | None = None, /) -> xr.Dataset:
     """The share of attention that each role draws in every layer, beside its share if every row spread evenly.
 
-    All steps and heads count together, by their sums: of all (anchor) mass in a layer, the part on keys that have the role at that step. The shares of the eight roles add up to 1 (less what lies
-    on keys without a role); `structural` and `lexical` are sums of them.
+    All steps and heads count together, by their sums: of all (anchor) mass in a layer, the part on keys that have the role at that step.
+    The shares of the eight roles add up to 1 (less what lies on keys without a role); `structural` and `lexical` are sums of them.
 
     Parameters
     ----------
     data
         A trace, or a dataset with mass, visible, null, rows and what `token_roles` needs.
     anchors
-        What `find_anchors` found in the same data: only mass on anchors counts then, and its null is the fair mass of the keys that could have been anchors. All mass counts without them.
+        What `find_anchors` found in the same data: only mass on anchors counts then, and its null is the fair mass of the keys that could
+        have been anchors. All mass counts without them.
 
     Returns
     -------
@@ -315,13 +327,13 @@ def role_shares(data: xr.Dataset, anchors: xr.Dataset | None = None, /) -> xr.Da
     if anchors is None:
         return by_layers(lambda part: _shares(part, member), data[list(RECEIVED)])
     refuse_other_axes(data["mass"], anchors)
-    return by_layers(lambda part, found: _shares(part, member, found), data[list(RECEIVED)], anchors)
+    return by_layers(lambda part, of_layers: _shares(part, member, of_layers), data[list(RECEIVED)], anchors)
 
 
 def _members(roles: xr.DataArray) -> xr.DataArray:
     """1 where a key has a role: (step, key, role), with the roles that are sums of others."""
     names = [*ROLES[1:], *KINDS]
-    each = [np.isin(roles, [ROLES.index(one) for one in KINDS.get(name, (name,))]) for name in names]
+    each = [np.isin(roles, [ROLES.index(role) for role in KINDS.get(name, (name,))]) for name in names]
     return xr.DataArray(np.stack(each, axis=-1).astype(float), dims=(*roles.dims, "role"), coords={"role": names}).rename(position="key")
 
 
@@ -351,7 +363,9 @@ def _by_role(amount: xr.DataArray, member: xr.DataArray) -> tuple[xr.DataArray, 
 
 @one_sample_at_a_time
 def structural_slope(shares: xr.Dataset) -> xr.Dataset:
-    """How the enrichment of structure changes from the first layer to the last: one number for "shallow structure, deep content", which is below 0.
+    """How the enrichment of structure changes from the first layer to the last.
+
+    It is one number for "shallow structure, deep content": below 0 where that holds.
 
     Parameters
     ----------
@@ -361,8 +375,9 @@ def structural_slope(shares: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        `slope`, the least-squares slope of structural enrichment over relative depth (0 the first layer, 1 the last), by group, and `log_slope`, that of its logarithm, in which halving
-        and doubling weigh alike. Both are 0 if every row spreads evenly. `reason` and `log_reason` say why there is none.
+        `slope`, the least-squares slope of structural enrichment over relative depth (0 the first layer, 1 the last), by group, and
+        `log_slope`, that of its logarithm, in which halving and doubling weigh alike. Both are 0 if every row spreads evenly. `reason`
+        and `log_reason` say why there is none.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""All measures of a trace, sample by sample, and what they come to over prompts.
+"""All measures of a trace, sample by sample, and their means over prompts; and two traces side by side.
 
-A measure that a trace does not hold enough for is left out, and `skipped` says why. Samples are read one after the other, so that memory holds one.
+A measure that a trace does not hold enough for is left out, and `skipped` says why. Samples are read one after the other, so that memory
+holds one.
 
-Two traces side by side: each measure of both, and their difference with an interval and a p-value.
-
-Both are measured on the rectangle they share (predicting rows, prompt keys), because whole traces of a diffusion model and an autoregressive one are not of the same rows and keys. Layers are compared by thirds of the
-depth. Samples are paired by prompt; traces of other prompts are refused, unless they shall be compared as two separate sets.
+Two traces are compared on the rectangle they share (predicting rows, prompt keys), because whole traces of a diffusion model and an
+autoregressive one are not of the same rows and keys. Layers are compared by thirds of the depth. Samples are paired by prompt; traces of
+other prompts are refused, unless they are compared as two separate sets.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,10 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Every measure by sample: datasets with `value` and, where there is one, `null`, over sample and, as far as they exist, layer, group and part."""
+    """Every measure by sample.
+
+    `values` are datasets with `value` and, where there is one, `null`, over sample and, as far as they exist, layer, group and part.
+    """
 
     values: dict[str, xr.Dataset]
     units: dict[str, str]
@@ -53,10 +56,10 @@ class Summary:
 
     def findings(self, *, by_layer: bool = False, level: float = 0.95, seed: int = 0) -> list[Finding]:
         """The mean of every measure over prompts with its interval: for all layers and the thirds of the depth, or layer by layer."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for name, values in self.values.items():
-            found += _findings(name, self.units[name], values, by_layer, self.prompts, level, seed)
-        return found
+            findings += _findings(name, self.units[name], values, by_layer, self.prompts, level, seed)
+        return findings
 
 
 def measure_trace(
@@ -135,13 +138,13 @@ def _findings(name: str, unit: str, values: xr.Dataset, by_layer: bool, prompts:
     axes = [axis for axis in ("group", "part", "depth") if axis in spread["estimate"].dims]
     spread = spread.broadcast_like(spread["estimate"]).transpose(*axes)
     why = first_reason(values["reason"]) if "reason" in values else xr.DataArray("")
-    found = []
-    for at in np.ndindex(*spread["estimate"].shape):
-        one = spread.isel(dict(zip(axes, at, strict=True)))
-        labels = {axis: str(one[axis].item()) for axis in axes}
-        estimate = one["estimate"].item()
+    findings = []
+    for place in np.ndindex(*spread["estimate"].shape):
+        entry = spread.isel(dict(zip(axes, place, strict=True)))
+        labels = {axis: str(entry[axis].item()) for axis in axes}
+        estimate = entry["estimate"].item()
         reason = str(why.sel(group=labels["group"]).item() if "group" in why.dims else why.item()) if np.isnan(estimate) else ""
-        found.append(
+        findings.append(
             Finding(
                 measure=name,
                 unit=unit,
@@ -149,14 +152,14 @@ def _findings(name: str, unit: str, values: xr.Dataset, by_layer: bool, prompts:
                 part=labels.get("part", ""),
                 depth=labels["depth"],
                 value=estimate,
-                low=float(np.clip(one["low"].item(), *RANGES[unit])),
-                high=float(np.clip(one["high"].item(), *RANGES[unit])),
-                null=one["null"].item(),
-                prompts=int(one["prompts"].item()),
-                reason=reason or str(one["reason"].item()),
+                low=float(np.clip(entry["low"].item(), *RANGES[unit])),
+                high=float(np.clip(entry["high"].item(), *RANGES[unit])),
+                null=entry["null"].item(),
+                prompts=int(entry["prompts"].item()),
+                reason=reason or str(entry["reason"].item()),
             )
         )
-    return found
+    return findings
 
 
 @dataclass(frozen=True)
@@ -207,11 +210,11 @@ def compare_traces(
         Of the intervals.
     """
     order = _in_order_of(prompts_of(a), prompts_of(b)) if paired else list(range(len(b)))
-    first, second = (measure_trace(one, rule=rule, eps=eps, lines=ON_RECTANGLE, rectangle=True, progress=progress) for one in (a, b))
+    first, second = (measure_trace(trace, rule=rule, eps=eps, lines=ON_RECTANGLE, rectangle=True, progress=progress) for trace in (a, b))
     second = replace(
         second,
         prompts=[second.prompts[number] for number in order],
-        values={name: one.isel(sample=order) for name, one in second.values.items()},
+        values={name: values.isel(sample=order) for name, values in second.values.items()},
     )
     contrasts: list[Contrast] = []
     for name in first.values:
@@ -238,10 +241,11 @@ def _in_order_of(prompts: list[str], others: list[str]) -> list[int]:
 
 
 def _contrasts(name: str, a: Summary, b: Summary, paired: bool, level: float, seed: int) -> list[Contrast]:
-    first, second = (over_depth(one.values[name]).squeeze("group", drop=True) for one in (a, b))
+    first, second = (over_depth(summary.values[name]).squeeze("group", drop=True) for summary in (a, b))
     clusters = (a.prompts, b.prompts)
     of_a, of_b = (
-        bootstrap(one["value"], clusters=prompts, level=level, seed=seed) for one, prompts in zip((first, second), clusters, strict=True)
+        bootstrap(numbers["value"], clusters=prompts, level=level, seed=seed)
+        for numbers, prompts in zip((first, second), clusters, strict=True)
     )
     others = None if paired else b.prompts
     values = first["value"], second["value"]
@@ -265,8 +269,8 @@ def _contrasts(name: str, a: Summary, b: Summary, paired: bool, level: float, se
     ]
 
 
-def _interval(found: xr.Dataset, depth: str, least: float, most: float) -> tuple[float, float, float]:
-    here = found.sel(depth=depth)
+def _interval(interval: xr.Dataset, depth: str, least: float, most: float) -> tuple[float, float, float]:
+    here = interval.sel(depth=depth)
     low, high = (float(np.clip(here[name].item(), least, most)) for name in ("low", "high"))
     return here["estimate"].item(), low, high
 

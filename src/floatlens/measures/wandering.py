@@ -1,21 +1,21 @@
-"""Where the anchors are: their centroid at each step, how far it wanders, and how peaked attention is over all steps together.
+"""Where the anchors are: their centroid at each step, how far it wanders, and whether it follows what is being written.
 
-Positions are given over the number of keys m, so that texts of different length compare. Two variances tell a fixed sink from a floating one, after arXiv 2602.17664:
+Positions are given over the number of keys m, so that texts of different length compare. Two variances tell a fixed sink from a floating
+one, after arXiv 2602.17664:
 
 - temporal: of the centroid over steps, `Var_t(c_t / m)`. About 0 for a sink that stays; 1/12 for one that visits every position alike.
-- spatial: of the *heights* of the mean profile over keys, `Var_j(m * mean_t(mass[t, j] / rows[t]))`. It is not the spread of positions: one key that draws everything at every step
-  gives m - 1, attention that is even on average gives 0. Autoregressive models are expected high and masked diffusion models low, because a sink that moves is levelled out by the mean.
-  The published number is this one over m^2, of mass summed over rows.
+- spatial: of the *heights* of the mean profile over keys, `Var_j(m * mean_t(mass[t, j] / rows[t]))`. It is not the spread of positions:
+  one key that draws everything at every step gives m - 1, attention that is even on average gives 0. Autoregressive models are expected
+  high and masked diffusion models low, because a sink that moves is levelled out by the mean. The published number is this one over m^2,
+  of mass summed over rows.
 
-Beside them: the temporal variance if each step's anchors lay anywhere among the measured keys, with the weights they have (exact), and the spatial variance if every row spread evenly.
+Beside them stand the temporal variance if each step's anchors lay anywhere among the measured keys, with the weights they have (exact),
+and the spatial variance if every row spread evenly.
 
-The frontier: whether the anchors move as the positions that are being written move.
-
-Both the centroid of the anchors and the mean position committed at a step tend to travel through the text, and any two things that travel correlate. What is correlated here is how
-far each moves from one step to the next. The null are the same two series with one of them turned round by every possible number of steps: what they share by chance, given how each of
-them moves.
-
-NaN with a reason: too few steps; anchors that do not move; a frontier that always moves by the same amount, as that of an autoregressive model does (nothing can be told from it).
+The frontier is the mean position committed at a step. Both it and the centroid tend to travel through the text, and any two things that
+travel correlate; so what is correlated is how far each moves from one step to the next. The null is the same two series with one of them
+shifted circularly by every possible number of steps: what they share by chance, given how each of them moves. NaN with a reason: too few
+steps; anchors that do not move; a frontier that always moves by the same amount, as that of an autoregressive model does.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.drift import refuse_without_axis, why_no_drift
-from floatlens.measures.floating import by_layers, existing, refuse_other_axes
-from floatlens.measures.inputs import RECEIVED, fair_mass, mean_over_heads, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import RECEIVED, by_layers, existing, one_sample_at_a_time, refuse_missing, refuse_other_axes
+from floatlens.measures.received_attention import fair_mass, mean_over_heads
 
 ONE_CENTROID = "anchors at one step only"
 
@@ -59,17 +59,20 @@ def centroid(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     """
     data = _matched(data, anchors)
     keys = _keys(data)
-    return by_layers(lambda some, found: _moments(some, found, keys)[["centroid", "no_memory"]], data, anchors)
+    return by_layers(lambda some, of_layers: _moments(some, of_layers, keys)[["centroid", "no_memory"]], data, anchors)
 
 
 @one_sample_at_a_time
 def position_variance(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
-    """Temporal variance of the anchors' centroid and spatial variance of the mean profile, each beside its null; see the top of this module.
+    """Temporal variance of the anchors' centroid and spatial variance of the mean profile, each beside its null.
+
+    See the top of this module.
 
     Returns
     -------
     xarray.Dataset
-        By layer, head and group: `temporal` and `temporal_no_memory` (NaN with a `reason` unless two steps have anchors); `spatial` and `spatial_null`.
+        By layer, head and group: `temporal` and `temporal_no_memory` (NaN with a `reason` unless two steps have anchors); `spatial` and
+        `spatial_null`.
 
     Examples
     --------
@@ -86,7 +89,7 @@ def position_variance(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     data = _matched(data, anchors)
     refuse_without_axis(anchors, "step")
     keys = _keys(data)
-    return by_layers(lambda some, found: _variances(some, found, keys), data, anchors)
+    return by_layers(lambda some, of_layers: _variances(some, of_layers, keys), data, anchors)
 
 
 def _matched(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
@@ -108,13 +111,13 @@ def _moments(data: xr.Dataset, anchors: xr.Dataset, keys: int) -> xr.Dataset:
     """The centroid of the anchors; the sum of their squared weights; mean and variance of the position of measured keys."""
     anchor = anchors["anchor"].transpose(..., "key")
     size = anchor.sizes["key"]
-    found = np.flatnonzero(anchor.values)  # few keys are anchors: only those are read
-    held = data["mass"].transpose(*anchor.dims).values.ravel()[found].astype(float)
-    at = found % size / keys
+    indices = np.flatnonzero(anchor.values)  # few keys are anchors: only those are read
+    held = data["mass"].transpose(*anchor.dims).values.ravel()[indices].astype(float)
+    places = indices % size / keys
     like = anchor.isel(key=0, drop=True)
 
     def total(values: np.ndarray) -> xr.DataArray:
-        return like.copy(data=np.bincount(found // size, weights=values, minlength=like.size).reshape(like.shape))
+        return like.copy(data=np.bincount(indices // size, weights=values, minlength=like.size).reshape(like.shape))
 
     mass = total(held).where(lambda amount: amount > 0)
     measured, position = anchors["measured"], xr.DataArray(np.arange(size) / keys, dims="key")
@@ -122,7 +125,7 @@ def _moments(data: xr.Dataset, anchors: xr.Dataset, keys: int) -> xr.Dataset:
     middle = (measured * position).sum("key") / number
     return xr.Dataset(
         {
-            "centroid": total(held * at) / mass,
+            "centroid": total(held * places) / mass,
             "squared_weights": total(held**2) / mass**2,
             "measured": number,
             "no_memory": middle,
@@ -153,7 +156,10 @@ def _variances(data: xr.Dataset, anchors: xr.Dataset, keys: int) -> xr.Dataset:
 
 
 def _unevenness(mass: xr.DataArray, data: xr.Dataset, keys: int) -> xr.DataArray:
-    """Variance over keys of the mean profile, in units of an even share. A key that does not exist at a step drew nothing there; a head that does not exist has no profile."""
+    """Variance over keys of the mean profile, in units of an even share.
+
+    A key that does not exist at a step drew nothing there; a head that does not exist has no profile.
+    """
     counted = data["rows"] > 0  # steps without rows are no part of the mean
     weight = (counted / data["rows"].where(counted) / counted.sum("step")).fillna(0)
     profile = keys * xr.dot(existing(mass), weight.astype(mass.dtype), dim="step").astype(float)
@@ -177,15 +183,16 @@ def frontier_following(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     Parameters
     ----------
     data
-        A trace, or a dataset with mass, visible, null and rows, and with `state` (or `committed`, where nothing that was written is masked again).
+        A trace, or a dataset with mass, visible, null and rows, and with `state` (or `committed`, where nothing that was written is
+        masked again).
     anchors
         What `find_anchors` found in the same data.
 
     Returns
     -------
     xarray.Dataset
-        By layer, head and group: `correlation`; `null`, its mean over all circular shifts but the one that took place; `p`, the share of all shifts (this one included) with at least this
-        correlation; `moves`, how many were compared; `reason`, why there is no number.
+        By layer, head and group: `correlation`; `null`, its mean over all circular shifts but the one that took place; `p`, the share of
+        all shifts (this one included) with at least this correlation; `moves`, how many were compared; `reason`, why there is no number.
 
     Examples
     --------
@@ -200,11 +207,11 @@ def frontier_following(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
     >>> round(followed["correlation"].item(), 6), followed["p"].item(), followed["moves"].item()
     (1.0, 0.2, 5)
     """
-    at = centroid(data, anchors)["centroid"]
+    centroids = centroid(data, anchors)["centroid"]
     refuse_without_axis(anchors, "step")
     seen = anchors["measured"].any([axis for axis in anchors["measured"].dims if axis != "step"])
     steps = int(np.max(np.flatnonzero(seen), initial=0)) + 1  # padding is no step: the shifts go round without it
-    units = at.transpose(..., "step")
+    units = centroids.transpose(..., "step")
     moves, travelled = np.diff(units.values[..., :steps]), np.diff(_frontier(data).values[:steps])
     if steps == 1:
         moves, travelled = np.full((*moves.shape[:-1], 1), np.nan), np.full(1, np.nan)
@@ -230,7 +237,10 @@ def _frontier(data: xr.Dataset) -> xr.DataArray:
 
 
 def _against_shifts(moves: np.ndarray, frontier: np.ndarray) -> dict[str, np.ndarray]:
-    """Correlate moves (..., step) with those of the frontier (step), shifted by 0, 1, ... steps; pairs of which one does not exist are left out."""
+    """Correlate moves (..., step) with those of the frontier (step), shifted by 0, 1, ... steps.
+
+    Pairs of which one does not exist are left out.
+    """
     shifts = np.arange(len(frontier))
     turned = frontier[(shifts[None, :] - shifts[:, None]) % len(shifts)]  # (shift, step)
     there, moved = ~np.isnan(turned), ~np.isnan(moves)
@@ -246,11 +256,13 @@ def _against_shifts(moves: np.ndarray, frontier: np.ndarray) -> dict[str, np.nda
     others = known[..., 1:].sum(-1)
     reached = (correlation >= observed[..., None] - 1e-9).sum(-1)
     reasons = np.select([pairs[..., 0] < FEWEST_MOVES, ~uneven[..., 0], ~moving[..., 0]], [TOO_FEW, SAME_MOVES, NO_MOVES], "")
-    said = ~np.isnan(observed)
+    has_value = ~np.isnan(observed)
     return {
         "correlation": observed,
-        "null": np.divide(np.nansum(correlation[..., 1:], axis=-1), others, out=np.full(observed.shape, np.nan), where=said & (others > 0)),
-        "p": np.divide(reached, known.sum(-1), out=np.full(observed.shape, np.nan), where=said),
+        "null": np.divide(
+            np.nansum(correlation[..., 1:], axis=-1), others, out=np.full(observed.shape, np.nan), where=has_value & (others > 0)
+        ),
+        "p": np.divide(reached, known.sum(-1), out=np.full(observed.shape, np.nan), where=has_value),
         "moves": pairs[..., 0].astype(int),
         "reason": reasons,
     }

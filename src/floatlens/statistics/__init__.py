@@ -1,4 +1,4 @@
-"""Statistics over prompts: intervals, tests and effect sizes from one value per prompt. Needs numpy and xarray, and imports nothing of floatlens but its errors.
+"""Statistics over prompts: intervals, tests and effect sizes from one value per prompt. Needs numpy and xarray only.
 
 `floatlens.measures` offers the same functions by name; docs/reference/statistics.md says which interval is used when, and what it covers.
 """

@@ -1,8 +1,9 @@
 """Samples, grouped by the prompt they come from: what every interval and test of floatlens starts with.
 
-Decides: the prompt is the unit that is drawn, never a row, a head or a step. Samples of one prompt share a label (`clusters`) and go in or out together;
-without labels each sample is a prompt of its own. NaN means that a sample does not have the value: it is left out. Every axis but `sample` is
-carried along, flattened to *cells*. Two sides are matched by position, and only if their labels agree: xarray alone would keep what both have and drop the rest.
+Decides: the prompt is the unit that is drawn, never a row, a head or a step. Samples of one prompt share a label (`clusters`) and go in
+or out together; without labels each sample is a prompt of its own. NaN means that a sample does not have the value: it is left out. Every
+axis but `sample` is carried along, flattened to *cells*. Two sides are matched by position, and only if their labels agree: xarray alone
+would keep what both have and drop the rest.
 
 Refuses: values without samples, infinite values, labels that do not fit, sides that do not match.
 """
@@ -40,7 +41,10 @@ class PromptSums:
         return self.present.sum(axis=0)
 
     def in_own_order(self, cells: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Amounts and bases of the `count` prompts that have a value in these cells, in an order that depends on nothing but them: cell, prompt."""
+        """Amounts and bases (cell, prompt) of the `count` prompts that have a value in these cells.
+
+        Their order depends on nothing but the values.
+        """
         amount, base = self.amount.T[cells], self.base.T[cells]
         order = np.lexsort((amount, base, ~self.present.T[cells]), axis=-1)[:, :count]
         return np.take_along_axis(amount, order, axis=-1), np.take_along_axis(base, order, axis=-1)
@@ -64,7 +68,8 @@ def flattened(values: xr.DataArray, name: str) -> np.ndarray:
     if np.isinf(matrix).any():
         first = int(np.isinf(matrix).any(axis=1).argmax())
         raise Refusal(
-            f"`{name}` is infinite at sample {first}, and so would be its mean. Replace such values by a bound, or by NaN to leave them out."
+            f"`{name}` is infinite at sample {first}, and so would be its mean. Replace such values by a bound, or by NaN to leave them "
+            "out."
         )
     return matrix
 

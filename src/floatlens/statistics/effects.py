@@ -1,16 +1,15 @@
-"""How large a difference is, in units of the spread between prompts.
+"""How large a difference is, in units of the spread between prompts; and whether one difference is larger than another.
 
-Paired, Cohen's d_z: the mean difference over the standard deviation of the differences, left as it is usually published, about 5 % too large with 15
-prompts. Unpaired, Hedges' g: the difference of means over the pooled standard deviation, less its bias.
+Paired, Cohen's d_z: the mean difference over the standard deviation of the differences, left as it is usually published, about 5 % too
+large with 15 prompts. Unpaired, Hedges' g: the difference of means over the pooled standard deviation, less its bias. `interaction` is a
+difference of differences (did model A gain more from context than model B?), with its interval and the test that the interval inverts.
 
-Decides: prompts are compared by the means of their samples, all prompts weighing the same, because samples of one prompt say nothing about the spread between
-prompts. Intervals leave out one prompt at a time (`floatlens.statistics.resampling`): in simulations with 10 to 40 prompts they cover 93-99 %; 89-94 % for strongly
-skewed outcomes with effects above 1, and 77-93 % for paired right-or-wrong answers of 10 to 15 prompts, most of which do not differ. Where no prompts
-differ there is no unit to measure in: NaN, and `reason` says so.
+Decides: prompts are compared by the means of their samples, all prompts weighing the same, because samples of one prompt say nothing
+about the spread between prompts. Intervals leave out one prompt at a time (`floatlens.statistics.resampling`): in simulations with 10 to
+40 prompts they cover 93-99 %; 89-94 % for strongly skewed outcomes with effects above 1, and 77-93 % for paired right-or-wrong answers of
+10 to 15 prompts, most of which do not differ. Where no prompts differ there is no unit to measure in: NaN, and `reason` says so.
 
-A difference of differences, with its interval and the test that the interval inverts: did model A gain more from context than model B?
-
-Refuses sides that do not match, and values outside of the range that was named.
+Refuses: sides that do not match, and values outside the range that was named.
 """
 
 import numpy as np
@@ -45,7 +44,8 @@ def effect_size(
     Returns
     -------
     xarray.Dataset
-        `estimate`, `low`, `high`, `samples`, `prompts` and `reason` (why there is no estimate or no interval, or ""), on the axes of the values but `sample`.
+        `estimate`, `low`, `high`, `samples`, `prompts` and `reason` (why there is no estimate or no interval, or ""), on the axes of the
+        values but `sample`.
 
     Examples
     --------
@@ -124,14 +124,16 @@ def interaction(
     clusters, clusters_b
         The prompt of each sample of A (of both, if paired), and of B if not.
     within
-        The least and the most that an outcome can be, such as (0, 1) for accuracies: the interval is then that of `floatlens.statistics.proportions`, else a bootstrap.
+        The least and the most that an outcome can be, such as (0, 1) for accuracies: the interval is then that of
+        `floatlens.statistics.proportions`, else a bootstrap.
     draws, level, seed
         As for `bootstrap`.
 
     Returns
     -------
     xarray.Dataset
-        `estimate`, `low`, `high`, `p_value` (two-sided; below 1 - level exactly where the interval excludes 0), the gains `gain_a` and `gain_b` of the samples that count, `samples`, `prompts`, `reason`.
+        `estimate`, `low`, `high`, `p_value` (two-sided; below 1 - level exactly where the interval excludes 0), the gains `gain_a` and
+        `gain_b` of the samples that count, `samples`, `prompts`, `reason`.
 
     Examples
     --------
@@ -147,15 +149,15 @@ def interaction(
         gain_a, gain_b = gain_a.where(gain_b.notnull().values), gain_b.where(gain_a.notnull().values)
     sides = {"paired": paired, "clusters": clusters, "clusters_b": clusters_b, "level": level}
     if within is None:
-        found = bootstrap_difference(gain_a, gain_b, draws=draws, seed=seed, **sides)
+        interval = bootstrap_difference(gain_a, gain_b, draws=draws, seed=seed, **sides)
     else:
         for side, name in zip((a_with, a_without, b_with, b_without), ("a_with", "a_without", "b_with", "b_without"), strict=True):
             refuse_outside(flattened(side, name), within, name)
         most = within[1] - within[0]
-        found = bounded_difference(gain_a, gain_b, within=(-most, most), **sides)
+        interval = bounded_difference(gain_a, gain_b, within=(-most, most), **sides)
     for name, gain in (("gain_a", gain_a), ("gain_b", gain_b)):
-        found[name] = gain.mean("sample")
-    return found[["estimate", "low", "high", "p_value", "gain_a", "gain_b", "samples", "prompts", "reason"]]
+        interval[name] = gain.mean("sample")
+    return interval[["estimate", "low", "high", "p_value", "gain_a", "gain_b", "samples", "prompts", "reason"]]
 
 
 def _gain(outcome: xr.DataArray, without: xr.DataArray, names: tuple[str, str]) -> xr.DataArray:

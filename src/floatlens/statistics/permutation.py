@@ -1,20 +1,23 @@
-"""Does a higher score go with a correct answer, and do values of one side exceed those of the other: by ranks alone, ties counting one half.
+"""Comparisons by ranks, and tests by permutation, over prompts.
 
-Decides: samples are compared with samples, and intervals leave out one prompt at a time (`floatlens.statistics.resampling`) on the logit scale, where they stay between 0
-and 1. In simulations with 10 to 40 prompts those there are cover 94-100 %; bootstraps cover less (percentile: 80-95 %) or stretch over nearly the whole range (studentised), as many
-draws hold one class only or separate the classes. Where all correct samples lie above all wrong ones, or below, leaving out prompts shows no spread, and
-the interval is NaN rather than of zero width; where only one class is there, nothing can be compared. `reason` says which.
+**Ranks** (`auc`, `cliffs_delta`): does a higher score go with a correct answer, and do values of one side exceed those of the other; ties
+count one half. Samples are compared with samples, and intervals leave out one prompt at a time (`floatlens.statistics.resampling`) on the
+logit scale, where they stay between 0 and 1. In simulations with 10 to 40 prompts those there are cover 94-100 %; bootstraps cover less
+(percentile: 80-95 %) or stretch over nearly the whole range (studentised), as many draws hold one class only or separate the classes.
+Where all correct samples lie above all wrong ones, or below, leaving out prompts shows no spread, and the interval is NaN rather than of
+zero width; where only one class is there, nothing can be compared. `reason` says which.
 
-Tests by permutation, over prompts: would a difference this large come about if the two sides were the same?
+**Permutation**: would a difference this large come about if the two sides were the same? Paired, the two sides of a prompt could be
+swapped under the null, so the sign of each prompt's summed difference is flipped. Unpaired, whole prompts are dealt to the two sides
+again, and the difference is divided by its own standard error each time. Undivided, the test rejects too often when the smaller side
+varies more; divided, it is exact where the sides are alike and nearly right where only their means are. Where there are no more
+arrangements than draws, each is looked at once and the p-value is exact; otherwise the observed arrangement counts as one of the draws,
+so p is never 0.
 
-**Paired**: under the null the two sides of a prompt could be swapped, so the sign of each prompt's summed difference is flipped. **Unpaired**: whole prompts
-are dealt to the two sides anew, and the difference is divided by its own standard error each time. Undivided, the test rejects too often when the smaller
-side varies more; divided, it is exact where the sides are alike and nearly right where only their means are. Where all arrangements are no more than the
-draws, each is looked at once and the p-value is exact; otherwise the arrangement that was found counts as one of the draws, so p is never 0.
+The intervals of floatlens do not invert this test; they come with the p-values that agree with them (`floatlens.statistics.resampling`,
+`floatlens.statistics.proportions`).
 
-The intervals of floatlens do not invert this test; they come with the p-values that agree with them (`floatlens.statistics.resampling`, `floatlens.statistics.proportions`).
-
-Refuses sides that do not match. An unpaired side of one prompt has no spread to compare with: p is NaN and `reason` says so.
+Refuses: sides that do not match. An unpaired side of one prompt has no spread to compare with: p is NaN and `reason` says so.
 """
 
 from collections.abc import Callable
@@ -47,8 +50,8 @@ def auc(score: xr.DataArray, correct: xr.DataArray, *, clusters: Labels | None =
     Returns
     -------
     xarray.Dataset
-        `estimate` (.5: the score tells nothing), `low`, `high`, `samples`, `prompts` and `reason` (why there is no estimate or no interval, or ""), on the
-        axes of the score but `sample`.
+        `estimate` (.5: the score tells nothing), `low`, `high`, `samples`, `prompts` and `reason` (why there is no estimate or no
+        interval, or ""), on the axes of the score but `sample`.
 
     Examples
     --------
@@ -126,14 +129,16 @@ def cliffs_delta(
         raise Refusal("One side has prompts and the other has none. Pass both `clusters` and `clusters_b`, or neither.")
     labels = None if clusters is None or clusters_b is None else [*np.asarray(clusters).tolist(), *np.asarray(clusters_b).tolist()]
     side = xr.DataArray([True] * a.sizes["sample"] + [False] * b.sizes["sample"], dims="sample")
-    found = auc(xr.concat([a, b], dim="sample"), side, clusters=labels, level=level)
+    area = auc(xr.concat([a, b], dim="sample"), side, clusters=labels, level=level)
     for name in ("estimate", "low", "high"):
-        found[name] = 2 * found[name] - 1
-    return found
+        area[name] = 2 * area[name] - 1
+    return area
 
 
 def _pairs_in_order(values: np.ndarray, right: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """For each correct sample, how many wrong ones of its group lie below it, and for each wrong one, how many correct ones lie above; a tie is one half.
+    """For each correct sample, how many wrong ones of its group lie below it, and for each wrong one, how many correct ones lie above.
+
+    A tie counts one half.
 
     Samples of group -1 take no part, and get 0. All arrays have the axes sample, cell.
     """
@@ -286,5 +291,5 @@ def _share_as_far(
     values = statistic(*sums, arranged)
     if alternative != "greater":
         values = np.abs(values) if alternative == "two-sided" else -values
-    found = values[:, :1]
-    return (values >= found - ROUNDING * np.maximum(1.0, np.abs(found))).mean(axis=1)
+    observed = values[:, :1]
+    return (values >= observed - ROUNDING * np.maximum(1.0, np.abs(observed))).mean(axis=1)

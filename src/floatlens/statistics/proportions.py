@@ -1,8 +1,12 @@
-"""Intervals and tests for what is right or wrong, and for averages and differences of such outcomes: inside the possible range, and with width where all prompts agree.
+"""Intervals and tests for what is right or wrong, and for averages and differences of such outcomes.
 
-**The rule.** Besides the n prompts that were seen there is one that was not. The prompts and that one get random shares of the whole, all divisions being equally likely, and the mean under these shares is a random
-number. Half of the time the unseen prompt scores the least, half of the time the most; the central 95 % of that number are the interval. The test of a mean of 0 reads the same distribution: p is twice the smaller of
-the chances that the number is below 0 and above 0 (0 itself counts half), so an interval of 95 % excludes 0 exactly where p < .05.
+Intervals stay inside the possible range, and have a width even where all prompts agree.
+
+**The rule.** Besides the n prompts that were seen there is one that was not. The prompts and that one get random shares of the whole, all
+divisions being equally likely, and the mean under these shares is a random number. Half of the time the unseen prompt scores the least,
+half of the time the most; the central 95 % of that number are the interval. The test of a mean of 0 reads the same distribution: p is
+twice the smaller of the chances that the number is below 0 and above 0 (0 itself counts half), so an interval of 95 % excludes 0 exactly
+where p < .05.
 
 For right-or-wrong answers this is not a new method but three old ones:
 
@@ -12,12 +16,17 @@ For right-or-wrong answers this is not a new method but three old ones:
 
 For averages in a range it is Gaffke's bound (2005; Learned-Miller and Thomas 2020), with mid-p in place of the worst case.
 
-**How far out the unseen prompt lies.** For scores, at the ends of the range. For differences, which may lie on either side of 0 (`within` is symmetric), as far from 0 as the farthest prompt that was seen, and at the
-ends where all prompts agree. For right-or-wrong answers that is the same; differences of averages and differences of differences seldom come near their ends, and intervals that expect them there cover 99 to 100 %.
+**How far out the unseen prompt lies.** For scores, at the ends of the range. For differences, which may lie on either side of 0 (`within`
+is symmetric), as far from 0 as the farthest prompt that was seen, and at the ends where all prompts agree. For right-or-wrong answers
+that is the same; differences of averages and differences of differences seldom come near their ends, and intervals that expect them there
+cover 99 to 100 %.
 
-Chosen by what it covers: Wilson's interval falls to 84-90 % near 0 and 1, Tango's for paired proportions to 85 % with 8 prompts, the studentised bootstrap further; this one stays above 92 %. `python benchmarks/coverage.py` prints the table of docs/reference/statistics.md.
+Chosen by what it covers: Wilson's interval falls to 84-90 % near 0 and 1, Tango's for paired proportions to 85 % with 8 prompts, the
+studentised bootstrap further; this one stays above 92 %. `python benchmarks/coverage.py` prints the table of
+docs/reference/statistics.md.
 
-**Refuses** values outside of the range, a denominator below 0, and sides that do not match. One prompt has an estimate and no interval: `reason` says so.
+**Refuses** values outside of the range, a denominator below 0, and sides that do not match. One prompt has an estimate and no interval:
+`reason` says so.
 """
 
 from dataclasses import dataclass
@@ -68,8 +77,8 @@ def bounded_mean(values: xr.DataArray, *, within: Range = (0.0, 1.0), clusters: 
     Returns
     -------
     xarray.Dataset
-        `estimate`, `low`, `high`, `p_value` (two-sided, of a mean of 0), `samples` (values that went in), `prompts` (that they come from) and `reason` (why there is no interval, or ""),
-        on the axes of the values but `sample`.
+        `estimate`, `low`, `high`, `p_value` (two-sided, of a mean of 0), `samples` (values that went in), `prompts` (that they come from)
+        and `reason` (why there is no interval, or ""), on the axes of the values but `sample`.
 
     Examples
     --------
@@ -134,7 +143,9 @@ def bounded_ratio(
     clusters: Labels | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """The mean of a quantity in a known range over the mean of another that is never below 0, of the same samples: damage per removed attention.
+    """The mean of a quantity in a known range over the mean of another that is never below 0, of the same samples.
+
+    For example damage per removed attention.
 
     Parameters
     ----------
@@ -161,19 +172,23 @@ def bounded_ratio(
     refuse_outside(over, within, "numerator")
     if (under < 0).any():
         raise Refusal(
-            f"`denominator` is {np.nanmin(under):g} at its lowest, and a share of it below 0 has no meaning. Use bootstrap_ratio for quantities of any sign."
+            f"`denominator` is {np.nanmin(under):g} at its lowest, and a share of it below 0 has no meaning. Use bootstrap_ratio for "
+            "quantities of any sign."
         )
-    found = _described(above, [ratio_by_prompt(over, under, prompt_numbers(clusters, len(over)))], within, level, ratio=True)
-    zero = ~np.isfinite(found["estimate"]) & (found["prompts"] > 0)
+    interval = _described(above, [ratio_by_prompt(over, under, prompt_numbers(clusters, len(over)))], within, level, ratio=True)
+    zero = ~np.isfinite(interval["estimate"]) & (interval["prompts"] > 0)
     for name in ("estimate", "low", "high", "p_value"):
-        found[name] = found[name].where(~zero)
-    found["reason"] = xr.where(zero, "the denominator is 0", found["reason"]).astype(str)
-    return found
+        interval[name] = interval[name].where(~zero)
+    interval["reason"] = xr.where(zero, "the denominator is 0", interval["reason"]).astype(str)
+    return interval
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The different prompts of each cell, how many there are of each, and what the unseen one would be: cell, level; `ends` has the axes cell, end."""
+    """The different prompts of each cell, how many there are of each, and what the unseen one would be: (cell, level).
+
+    `ends` has the axes cell and end.
+    """
 
     amount: np.ndarray
     base: np.ndarray
@@ -198,7 +213,10 @@ class _Side:
         return (self.chance(at, cells, 0) + self.chance(at, cells, 1)) / 2
 
     def reach(self) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers that the mean cannot lie below and above, by cell; for ratios, which may have no such bounds, what is far beyond the rest."""
+        """Bounds that the mean cannot lie below or above, by cell.
+
+        Ratios may have no such bounds; theirs are far beyond the rest.
+        """
         amount = np.concatenate([self.amount, self.ends], axis=1)
         base = np.concatenate([self.base, self.end_base[:, None], self.end_base[:, None]], axis=1)
         there = np.concatenate([self.count, np.ones_like(self.ends)], axis=1) > 0
@@ -213,13 +231,18 @@ class _Side:
     def quantiles(self, shares: np.ndarray, end: int) -> np.ndarray:
         """Where the chance reaches each share: cell, share."""
         low, high = (np.repeat(ends, len(shares)) for ends in self.reach())
-        found = crossing(lambda at, places: self.chance(at, places // len(shares), end), low, high, np.tile(shares, len(self.count)))
-        return found.reshape(len(self.count), -1)
+        crossings = crossing(
+            lambda value, places: self.chance(value, places // len(shares), end), low, high, np.tile(shares, len(self.count))
+        )
+        return crossings.reshape(len(self.count), -1)
 
 
 @dataclass(frozen=True)
 class _TwoSides:
-    """The difference of two independent sides; where the unseen prompt of one lies at the upper end, that of the other lies at the lower end."""
+    """The difference of two independent sides.
+
+    Where the unseen prompt of one lies at the upper end, that of the other lies at the lower end.
+    """
 
     first: _Side
     second: _Side
@@ -279,7 +302,10 @@ def _described(values: xr.DataArray, sums: list[PromptSums], within: Range, leve
 
 
 def _side(sums: PromptSums, cells: np.ndarray, within: Range, ratio: bool) -> _Side:
-    """The different prompts of each cell and the unseen one, which has the mean base. A ratio's base is its denominator, and its range that of the numerator."""
+    """The different prompts of each cell and the unseen one, which has the mean base.
+
+    A ratio's base is its denominator, and its range that of the numerator.
+    """
     found: list[tuple[np.ndarray, np.ndarray]] = []
     ends, bases = np.tile(np.array(within, float), (len(cells), 1)), np.zeros(len(cells))
     for place, cell in enumerate(cells):
@@ -299,10 +325,13 @@ def _side(sums: PromptSums, cells: np.ndarray, within: Range, ratio: bool) -> _S
 
 
 def _intervals(side: _Side | _TwoSides, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ends of the interval and the p-value of each cell. Where rounding leaves them at odds, at a p-value of 1 - level to eight digits, nothing is rejected."""
+    """The ends of the interval and the p-value of each cell.
+
+    Where rounding leaves them at odds, at a p-value of 1 - level to eight digits, nothing is rejected.
+    """
     least, most = (np.repeat(end, 2) for end in side.reach())
     shares = np.tile([(1 - level) / 2, (1 + level) / 2], len(least) // 2)
-    low, high = crossing(lambda at, places: side.confidence(at, places // 2), least, most, shares).round(10).reshape(-1, 2).T
+    low, high = crossing(lambda value, places: side.confidence(value, places // 2), least, most, shares).round(10).reshape(-1, 2).T
     below = side.confidence(np.zeros(len(low)), np.arange(len(low)))
     p_value = (2 * np.minimum(below, 1 - below)).round(8)
     kept = p_value >= round(1 - level, 8)
@@ -312,13 +341,14 @@ def _intervals(side: _Side | _TwoSides, level: float) -> tuple[np.ndarray, np.nd
 
 
 def refuse_outside(rows: np.ndarray, within: Range, name: str) -> None:
-    """Refuse a range that is none, and values outside of it."""
+    """Refuse an empty or reversed range, and values outside it."""
     least, most = within
     if not (np.isfinite(least) and np.isfinite(most) and least < most):
-        raise Refusal(f"within=({least:g}, {most:g}) is no range. Pass the least and the most that a value can be, such as (0, 1).")
+        raise Refusal(f"within=({least:g}, {most:g}) is not a range. Pass the least and the most that a value can be, such as (0, 1).")
     outside = (rows < least - 1e-9) | (rows > most + 1e-9)
     if outside.any():
         first = int(outside.any(axis=1).argmax())
         raise Refusal(
-            f"`{name}` is {rows[first][outside[first]][0]:g} at sample {first}, outside of {least:g} to {most:g}. Pass within=(least, most) as values can be."
+            f"`{name}` is {rows[first][outside[first]][0]:g} at sample {first}, outside of {least:g} to {most:g}. Pass within=(least, "
+            "most) as values can be."
         )

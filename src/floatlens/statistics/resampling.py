@@ -1,31 +1,33 @@
-"""Intervals from leaving out one prompt at a time, for numbers that are not means: effect sizes and areas under a curve.
+"""Means, differences and ratios over prompts, and other numbers, with intervals that cover what they say they cover.
 
-Estimate plus or minus the jackknife's standard error times Student's quantile. Simulated against bootstraps (percentile, BCa, studentised) with 10 to 40
-prompts, it covers as well or better, since draws that repeat a few prompts have no spread, or one class, and tell nothing about such numbers; and it
-costs one pass instead of thousands.
-
-Means, differences and ratios over prompts, with intervals that cover what they say they cover.
-
-**The interval** is a studentised bootstrap over prompts. In each draw, whole prompts are drawn with replacement, and the draw's deviation from the estimate is
-divided by the draw's own standard error; quantiles of that ratio, times the jackknife's standard error of the data, are the interval. Chosen by simulation
-(10 to 40 prompts of 1 to 20 rows, correlated within prompts, 95 % asked for):
+**The interval** is a studentised bootstrap over prompts. In each draw, whole prompts are drawn with replacement, and the draw's deviation
+from the estimate is divided by the draw's own standard error; quantiles of that ratio, times the jackknife's standard error of the data,
+are the interval. Chosen by simulation (10 to 40 prompts of 1 to 20 rows, correlated within prompts, 95 % asked for):
 
 - the percentile interval is too short: with 10 to 15 prompts it covers 87-92 %, and 78-88 % where outcomes are skewed;
-- Student's t and widened percentiles reach 92-95 % for normal outcomes, and fall to 79-93 % for skewed ones and for accuracies near 0 or 1; BCa covers 82-94 %;
-- this one covers 93-97 % from 15 prompts on (92-97 % with 10) for normal, exponential and bounded outcomes alike; what it misses of skewed ones lies
-  towards the long tail. Less where a mean rests on what few prompts show: 91-94 % for log-normal outcomes, 90-94 % for accuracies around .9 with 10 to 15
-  prompts, and as little as 66 % of them with 10 prompts and one answer each, right or wrong.
+- Student's t and widened percentiles reach 92-95 % for normal outcomes, and fall to 79-93 % for skewed ones and for accuracies near 0 or 1;
+  BCa covers 82-94 %;
+- this one covers 93-97 % from 15 prompts on (92-97 % with 10) for normal, exponential and bounded outcomes alike; what it misses of
+  skewed ones lies towards the long tail. Less where a mean rests on what few prompts show: 91-94 % for log-normal outcomes, 90-94 % for
+  accuracies around .9 with 10 to 15 prompts, and as little as 66 % of them with 10 prompts and one answer each, right or wrong.
 
-**The test** of a difference reads the same draws: p is the level at which the interval would end at 0, so an interval of 95 % excludes 0 exactly where p < .05. (A permutation test, `floatlens.statistics.permutation`, is exact
-where the sides are exchangeable, and may disagree with the interval.)
+**The test** of a difference reads the same draws: p is the level at which the interval would end at 0, so an interval of 95 % excludes 0
+exactly where p < .05. (A permutation test, `floatlens.statistics.permutation`, is exact where the sides are exchangeable, and may
+disagree with the interval.) Accuracies and whatever else lies in a known range, with prompts at its ends, have better intervals in
+`floatlens.statistics.proportions`: this one knows no ends, and has no width where all prompts agree.
 
-Accuracies and whatever else lies in a known range, with prompts at its ends, have better intervals in `floatlens.statistics.proportions`: this one knows no ends, and has no width where all prompts agree.
+Three details serve small numbers. A draw's standard error counts as at least a quarter of the data's, because draws that repeat one
+prompt have none, and an infinite interval helps nobody. With two or three prompts the interval is at least Student's, since draws of so
+few know little of its tails (three: 88 % without). Prompts are sorted before they are drawn, so that the order of the samples changes
+nothing; a sample without a value (NaN) is as if it were not there.
 
-Two details serve small numbers. A draw's standard error counts as at least a quarter of the data's, because draws that repeat one prompt have none, and
-an infinite interval helps nobody. With two or three prompts the interval is at least Student's, since draws of so few know little of its tails (three: 88 % without). And prompts are sorted before they are drawn, so
-that the order of the samples changes nothing; a sample without a value (NaN) is as if it were not there.
+**Effect sizes and areas under a curve** are not means. Their interval is the estimate plus or minus the jackknife's standard error
+(leaving out one prompt at a time) times Student's quantile. Simulated against bootstraps (percentile, BCa, studentised) with 10 to 40
+prompts, it covers as well or better, since draws that repeat a few prompts have no spread, or one class; and it costs one pass instead of
+thousands.
 
-**Refuses** sides that do not match, and fewer draws than an interval needs. A single prompt has an estimate, and NaN for an interval: `reason` says so.
+**Refuses** sides that do not match, and fewer draws than an interval needs. A single prompt has an estimate, and NaN for an interval:
+`reason` says so.
 """
 
 import math
@@ -49,7 +51,7 @@ from floatlens.statistics.by_prompt import (
 
 
 def check_level(level: float) -> None:
-    """Refuse what is no level of an interval.
+    """Refuse a level that is not between 0 and 1.
 
     Examples
     --------
@@ -160,8 +162,8 @@ def bootstrap(values: xr.DataArray, *, clusters: Labels | None = None, draws: in
     Returns
     -------
     xarray.Dataset
-        `estimate`, `low`, `high`, `samples` (values that went in), `prompts` (that they come from) and `reason` (why there is no interval, or ""),
-        on the axes of the values but `sample`.
+        `estimate`, `low`, `high`, `samples` (values that went in), `prompts` (that they come from) and `reason` (why there is no
+        interval, or ""), on the axes of the values but `sample`.
 
     Examples
     --------
@@ -237,7 +239,8 @@ def bootstrap_ratio(
     Returns
     -------
     xarray.Dataset
-        As for `bootstrap`. Where the interval of the denominator's own mean holds 0, the ratio has no interval that ends, and `reason` says so.
+        As for `bootstrap`. Where the interval of the denominator's own mean holds 0, the ratio has no interval that ends, and `reason`
+        says so.
 
     Examples
     --------
@@ -248,16 +251,16 @@ def bootstrap_ratio(
     above, below = matched(numerator, denominator, ("numerator", "denominator"), paired=True)
     over, under = flattened(above, "numerator"), flattened(below, "denominator")
     numbers = prompt_numbers(clusters, len(over))
-    found = _described(above, [ratio_by_prompt(over, under, numbers)], draws, level, seed).drop_vars("p_value")
+    interval = _described(above, [ratio_by_prompt(over, under, numbers)], draws, level, seed).drop_vars("p_value")
     bottom = _described(above, [mean_by_prompt(np.where(np.isnan(over), np.nan, under), numbers)], draws, level, seed)
-    zero = (bottom["estimate"] == 0) | np.isinf(found["estimate"])
+    zero = (bottom["estimate"] == 0) | np.isinf(interval["estimate"])
     # a draw, or what one prompt leaves, may have a denominator of 0 where the interval does not hold it
-    vague = ((bottom["low"] <= 0) & (bottom["high"] >= 0)) | ~np.isfinite(found["high"] - found["low"])
-    found["estimate"] = found["estimate"].where(~zero)
-    found["low"], found["high"] = found["low"].where(~vague), found["high"].where(~vague)
-    said = xr.where(vague & (found["reason"] == ""), "the denominator may be 0, so no interval", found["reason"])
-    found["reason"] = xr.where(zero, "the denominator is 0", said).astype(str)
-    return found
+    vague = ((bottom["low"] <= 0) & (bottom["high"] >= 0)) | ~np.isfinite(interval["high"] - interval["low"])
+    interval["estimate"] = interval["estimate"].where(~zero)
+    interval["low"], interval["high"] = interval["low"].where(~vague), interval["high"].where(~vague)
+    reason = xr.where(vague & (interval["reason"] == ""), "the denominator may be 0, so no interval", interval["reason"])
+    interval["reason"] = xr.where(zero, "the denominator is 0", reason).astype(str)
+    return interval
 
 
 def _described(values: xr.DataArray, sides: list[PromptSums], draws: int, level: float, seed: int) -> xr.Dataset:
@@ -283,12 +286,12 @@ def _described(values: xr.DataArray, sides: list[PromptSums], draws: int, level:
             ratio, error = _studentised(parts, weights, level)
             low, high = _quantiles(ratio, level)
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = np.where(estimate[some] == 0, 0.0, estimate[some] / error)
-            p_value[some] = _level_of(found, ratio)
+                observed = np.where(estimate[some] == 0, 0.0, estimate[some] / error)
+            p_value[some] = _level_of(observed, ratio)
             if (degrees := int(counts.sum()) - len(sides)) <= FEW:
                 widest = student_quantile(level, degrees)
                 low, high = np.minimum(low, -widest), np.maximum(high, widest)
-                p_value[some] = np.maximum(p_value[some], student_p_value(found, degrees))
+                p_value[some] = np.maximum(p_value[some], student_p_value(observed, degrees))
             below[some], above[some] = -high * error, -low * error
     least = prompts.min(axis=0)
     where = "" if len(sides) == 1 else " on one side"
@@ -313,7 +316,7 @@ def _draw(draws: int, prompts: int, seed: list[int]) -> np.ndarray:
 
 
 def _studentised(sides: list[tuple[np.ndarray, np.ndarray]], weights: list[np.ndarray], level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The deviation of each draw in units of its own standard error, in rising order (cell, draw), and the standard error of the estimate (cell)."""
+    """Deviations of the draws in units of their own standard errors, rising (cell, draw), and the standard error of the estimate (cell)."""
     moved = drawn_variance = np.zeros(1)
     variance = jackknife_variance = np.zeros(1)
     degrees = 0
@@ -346,16 +349,19 @@ def _quantiles(ratio: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     return np.where(complete, low, np.nan), np.where(complete, high, np.nan)
 
 
-def _level_of(found: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """The level at which each interval would end at 0: twice the share of draws beyond the estimate's own ratio, counted as in `_quantiles`."""
-    found = found[:, None]
+def _level_of(observed: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """The p-value: the level at which each interval would end at 0.
+
+    It is twice the share of draws beyond the estimate's own ratio, counted as in `_quantiles`.
+    """
+    observed = observed[:, None]
     tails = []
-    for values, at in ((ratio[:, ::-1], found), (-ratio, -found)):  # from the far end
-        beyond = (values >= at).sum(axis=-1, keepdims=True)
+    for values, bound in ((ratio[:, ::-1], observed), (-ratio, -observed)):  # from the far end
+        beyond = (values >= bound).sum(axis=-1, keepdims=True)
         last = np.take_along_axis(values, np.maximum(beyond - 1, 0), axis=-1)
         after = np.take_along_axis(values, np.minimum(beyond, values.shape[1] - 1), axis=-1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where((beyond > 0) & (last > after), (last - at) / (last - after), 0.0)
+            part = np.where((beyond > 0) & (last > after), (last - bound) / (last - after), 0.0)
         tails.append((np.maximum(beyond, 1) + part)[:, 0] / (values.shape[1] + 1))
     level = np.minimum(2 * np.minimum(*tails), 1.0)
-    return np.where(np.isnan(ratio[:, -1]) | np.isnan(found[:, 0]), np.nan, level)
+    return np.where(np.isnan(ratio[:, -1]) | np.isnan(observed[:, 0]), np.nan, level)

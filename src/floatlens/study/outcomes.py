@@ -29,10 +29,10 @@ import polars as pl
 import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.measures.slopes import slope_over, steepest_slope
 from floatlens.statistics.effects import interaction
 from floatlens.statistics.proportions import Range, bounded_difference, bounded_mean, bounded_ratio
 from floatlens.statistics.resampling import bootstrap, bootstrap_difference, bootstrap_ratio
+from floatlens.statistics.slopes import slope_over, steepest_slope
 from floatlens.tasks.contexts import ClosedBook, GoldOnly
 
 OUTCOMES = ("accuracy", "exact_match", "f1", "log_likelihood")

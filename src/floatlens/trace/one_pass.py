@@ -14,7 +14,7 @@ from torch import Tensor
 
 from floatlens.capture.observation import CallRecord, StepRecord, assemble
 from floatlens.capture.reduction import SeenCall
-from floatlens.capture.tapping import Tap
+from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass
 from floatlens.decoding.model import Writer
@@ -85,17 +85,14 @@ def _run_once(lm: Writer, canvas: Canvas, detail: Detail, regions: dict[str, Ten
 
     tap = Tap(
         lm.module,
-        ["norms"] if detail.keeps("norms") else [],
-        detail.patterns,
-        groups=None,
-        regions={name: inside[:, : length - 1] for name, inside in regions.items()} if detail.keeps("flow") else None,
-        padding=lambda _forward: torch.ones(1, length - 1, dtype=torch.bool, device=device),
-        layers=None,
-        edits=(),
-        step_on=lm.module,
-        samples=None,
-        block_entries=BLOCK_ENTRIES,
-        on_call=reduce_at_once,
+        TapRequest(
+            keep=["norms"] if detail.keeps("norms") else [],
+            patterns=detail.patterns,
+            regions={name: inside[:, : length - 1] for name, inside in regions.items()} if detail.keeps("flow") else None,
+            padding=lambda _forward: torch.ones(1, length - 1, dtype=torch.bool, device=device),
+            step_on=lm.module,
+            on_call=reduce_at_once,
+        ),
     )
     tokens = canvas.tokens[:, : length - 1]
     real = torch.ones_like(tokens, dtype=torch.bool)

@@ -21,7 +21,7 @@ from floatlens.capture.edits import Edit
 from floatlens.capture.forward import Forward
 from floatlens.capture.observation import assemble
 from floatlens.capture.reduction import SeenCall
-from floatlens.capture.tapping import Tap
+from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.model import Decisions, Writer
@@ -95,17 +95,15 @@ class _Watch:
     def watching(self) -> Iterator[None]:
         self._tap = Tap(
             self.lm.module,
-            self.detail.reducers,
-            self.detail.patterns,
-            groups=self._groups,
-            regions=None,
-            padding=all_real,
-            layers=None,
-            edits=self.edits,
-            step_on=self._step_on,
-            samples=None,
-            block_entries=BLOCK_ENTRIES,
-            on_call=self._seen.append,
+            TapRequest(
+                keep=self.detail.reducers,
+                patterns=self.detail.patterns,
+                groups=self._groups,
+                padding=all_real,
+                edits=self.edits,
+                step_on=self._step_on,
+                on_call=self._seen.append,
+            ),
         )
         with self.lm.watch_decisions() as self._decisions, self._tap:
             yield

@@ -17,12 +17,13 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from floatlens.capture.call import full_precision
 from floatlens.capture.edits import Edit
 from floatlens.capture.forward import Forward
 from floatlens.capture.observation import CallRecord, StepRecord, assemble
 from floatlens.capture.reducers import reducer_makers
 from floatlens.capture.reduction import ChosenRows, SeenCall
-from floatlens.capture.tapping import Tap, full_precision
+from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.decoding.model import Writer
@@ -206,17 +207,17 @@ class Recorder:
         keep = self.detail.reducers if self._in_passing else [name for name in self.detail.reducers if name in ("norms", "flow")]
         self._tap = Tap(
             self.lm.module,
-            keep,
-            self.detail.patterns,
-            groups=self._groups,
-            regions=self._regions if self.detail.keeps("flow") else None,
-            padding=self._padding,
-            layers=None,
-            edits=self.edits,
-            step_on=self.lm.module,
-            samples=lambda _forward: None if self._pass.unguided is None else slice(0, len(self._pass.tokens)),
-            block_entries=BLOCK_ENTRIES,
-            on_call=self._seen.append,
+            TapRequest(
+                keep=keep,
+                patterns=self.detail.patterns,
+                groups=self._groups,
+                regions=self._regions if self.detail.keeps("flow") else None,
+                padding=self._padding,
+                edits=self.edits,
+                step_on=self.lm.module,
+                samples=lambda _forward: None if self._pass.unguided is None else slice(0, len(self._pass.tokens)),
+                on_call=self._seen.append,
+            ),
         )
         with self._tap:
             yield

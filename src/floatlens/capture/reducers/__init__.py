@@ -46,7 +46,7 @@ def as_names(keep: Any) -> tuple[str, ...]:
     names = (keep,) if isinstance(keep, str) else tuple(keep) if isinstance(keep, Iterable) else (keep,)
     for name in names:
         if not isinstance(name, str):
-            raise Refusal(f'keep={keep!r}: {name!r} is no name; write keep=["mass", "entropy"], or one of {_known()}.')
+            raise Refusal(f'keep={keep!r}: {name!r} is not a name; write keep=["mass", "entropy"], or one of {_known()}.')
     return names
 
 
@@ -82,10 +82,9 @@ def reducer_makers(keep: Iterable[str]) -> list[ReducerMaker]:
     --------
     >>> reducer_makers(["mass", "top_keys:8@masked"])[0].__name__
     'Mass'
-    >>> reducer_makers(["masses"])
+    >>> reducer_makers(["masses"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    floatlens.errors.Refusal: keep does not know 'masses'. It knows: 'mass', 'entropy', 'entropy:rows', 'flow', 'geometry', 'halves', 'norms', \
-'top_keys:K' and 'top_keys:K@group'.
+    floatlens.errors.Refusal: keep does not know 'masses'. It knows: 'mass', 'entropy', ...
     """
     makers: list[ReducerMaker] = []
     for name in dict.fromkeys(as_names(keep)):

@@ -1,12 +1,12 @@
-"""QK geometry of each key, by query group, without an n x m matrix.
+"""QK geometry of each key, by query group, without an n x m matrix; and the norms of queries, keys and values.
 
-Over the rows of a group that may see key `j`: `score` is the mean of `q . k_j` (no scale, no bias), `cosine` the mean of
-`q/|q| . k_j/|k_j|`, `norm_product` the mean of `|q|` times `|k_j|`. Means over queries are linear in the query, so summing the queries first
-and taking one product afterwards is exact: O(n d) a head. Under a mask, queries are summed by tiles of `TILE` rows, which covers every
+Over the rows of a group that may see key `j`: `score` is the mean of `q . k_j` (no scale, no bias), `cosine` the mean of `q/|q| .
+k_j/|k_j|`, `norm_product` the mean of `|q|` times `|k_j|`. Means over queries are linear in the query, so summing the queries first and
+taking one product afterwards is exact: O(n d) per head. Under a mask, queries are summed by tiles of `TILE` rows, which covers every
 square of the mask that is wholly visible; only the squares at its edge are multiplied out. Causal, block and window masks have O(n) of
 those. Nothing is ever subtracted, so a key that few rows see is as exact as any other.
 
-Euclidean norms of queries, keys (after rotary embedding, as the kernel sees them) and values, per query head.
+Norms are Euclidean, per query head, of vectors as the kernel sees them: keys after rotary embedding.
 """
 
 import torch

@@ -1,18 +1,16 @@
-"""Received attention: the mass of each key by query group, how many queries could see it, and its null.
+"""Received attention of each key by query group, of all rows and of half of them, and the entropy of rows.
 
 `mass[j]` sums the weights that the group's rows put on key `j`; `visible[j]` counts the rows that may see it; `null[j]` is the mean,
 over those rows, of one over the number of keys each can see: what `mass / visible` would be if every row spread evenly. `rows` counts the
 rows of the group, `rows_without_keys` those left out because they have nothing to see.
 
-Received attention from half of the rows: those at even positions of the text.
+`halves` keeps the same of the rows at even positions of the sample's own text, padding left out. The rest comes from the other half, so
+that a key can be chosen on one half and measured on the other (choosing and measuring on the same rows mistakes noise for attention), and
+the difference between the halves of one step shows how much of a difference between steps is noise.
 
-The rest comes from the other half, so that a key can be chosen on one half and measured on the other (choosing and measuring on the same rows mistakes noise for attention), and
-the difference between the halves of one step shows how much of a difference between steps is noise. Positions are counted over the sample's own text, padding left out.
-
-Row entropy over its maximum, the logarithm of the number of visible keys: 1 is even attention, 0 a single key.
-
-`entropy` is the mean over the rows of each group; `row_entropy` (asked for as `entropy:rows`) keeps every row. A row that sees one key
-has no entropy to speak of: it is NaN and in no mean.
+`entropy` is the mean over the rows of each group of row entropy over its maximum, the logarithm of the number of visible keys: 1 is even
+attention, 0 a single key. `row_entropy` (asked for as `entropy:rows`) keeps every row. A row that sees one key has no entropy: it is NaN
+and in no mean.
 """
 
 from collections.abc import Callable
@@ -64,11 +62,12 @@ class Mass:
         if float(off.max()) <= ROW_SUM_TOLERANCE:  # false for NaN as well
             return
         explain()
-        sample, head, group = (int(at) for at in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
+        sample, head, group = (int(index) for index in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
         rows = scene.group_sizes.expand_as(total)[sample, head, group]
         raise BrokenPromise(
             f"In {self.observation.call.where}, sample {sample}, head {head}, the weights of the {scene.group_names[group]!r} rows sum to "
-            f"{float(total[sample, head, group]):.6g} instead of {int(rows)}. The observed weights are not the model's; nothing was recorded."
+            f"{float(total[sample, head, group]):.6g} instead of {int(rows)}. The observed weights are not the model's; nothing was "
+            "recorded."
         )
 
 

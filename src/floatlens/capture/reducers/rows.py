@@ -1,11 +1,9 @@
-"""The k keys each chosen row looks at most, their weights, and how much of the row they retain together.
+"""What single rows look at: their favourite keys, full patterns of a few heads, and the flow between regions of the text.
 
-`top_key` holds key positions (-1 where a row gives weight to fewer than k keys, or was not chosen), `top_weight` their weights, `top_retained` the sum:
-a list of favourites means little without knowing how much of the row it leaves out.
+`top_key` holds key positions (-1 where a row gives weight to fewer than k keys, or was not chosen), `top_weight` their weights,
+`top_retained` the sum: a list of favourites means little without knowing how much of the row it leaves out.
 
-Full query x key patterns of a few chosen heads: the only place where n x m numbers are kept.
-
-Region to region flow: the mass that the queries of one region put on the keys of another, beside its null.
+`pattern` is the only place where n x m numbers are kept, for the heads that were asked for.
 
 `flow[a, b]` sums the weights of the rows in region `a` on the keys in region `b`; `flow_null[a, b]` is that sum if every row spread evenly
 over what it sees; their ratio is the fair flow, 1 for a fair share. `region_rows[a]` counts the rows of region `a`.

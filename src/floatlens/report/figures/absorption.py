@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key
 from floatlens.measures.anchors import find_anchors
-from floatlens.measures.inputs import Measurable, as_dataset, one_sample_at_a_time, pool_steps, shared_rectangle
+from floatlens.measures.inputs import Measurable, as_dataset, one_sample_at_a_time
+from floatlens.measures.received_attention import pool_steps, shared_rectangle
 from floatlens.report.figures.style import (
     BLUE,
     COLUMN_WIDTH,

@@ -18,7 +18,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from floatlens.errors import Refusal
 from floatlens.measures.anchors import find_anchors
-from floatlens.measures.inputs import RECEIVED, Measurable, depths, lift, mean_over_heads, refuse_missing
+from floatlens.measures.inputs import RECEIVED, Measurable, depths, refuse_missing
+from floatlens.measures.received_attention import lift, mean_over_heads
 from floatlens.report.figures.style import (
     AMOUNTS,
     NOT_KNOWN,

@@ -19,8 +19,9 @@ import xarray as xr
 
 from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.anchors import find_anchors
+from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
 from floatlens.measures.inputs import NO_ROWS, Measurable, as_dataset, choose_group, pool_steps, prompts_of
+from floatlens.measures.received_attention import pool_steps
 from floatlens.statistics.resampling import bootstrap
 from floatlens.trace.trace import Trace
 

@@ -10,7 +10,8 @@ from matplotlib.ticker import FuncFormatter
 
 from floatlens.anchor_rules import RULES
 from floatlens.measures.anchors import threshold_sweep as share_above
-from floatlens.measures.inputs import RECEIVED, Measurable, one_sample_at_a_time, pool_steps, refuse_missing
+from floatlens.measures.inputs import RECEIVED, Measurable, one_sample_at_a_time, refuse_missing
+from floatlens.measures.received_attention import pool_steps
 from floatlens.report.figures.style import (
     BLACK,
     BLUE,

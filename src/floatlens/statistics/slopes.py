@@ -1,7 +1,8 @@
-"""How values change along an axis: one slope or correlation a sample, to be handed to `bootstrap`.
+"""How values change along an axis: one slope or correlation per sample, to be handed to `bootstrap`.
 
-Decides: least squares over the places that have a value; the slope of each sample first, then the mean over samples, so that the prompt stays the unit.
-NaN where fewer than two different places have a value, and for a correlation also where the values are all equal; `bootstrap` leaves such samples out.
+Decides: least squares over the places that have a value; the slope of each sample first, then the mean over samples, so that the prompt
+stays the unit. NaN where fewer than two different places have a value, and for a correlation also where the values are all equal;
+`bootstrap` leaves such samples out.
 
 Refuses: an axis that is not there, places that are not numbers or do not fit.
 """
@@ -28,8 +29,8 @@ def slope_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.
     axis
         The axis to go along.
     at
-        The places along it: the name of a coordinate, numbers, or an array with that axis (and others, such as a place a sample). By default the
-        axis's own labels; `relative_depth` turns layers into places between 0 and 1.
+        The places along it: the name of a coordinate, numbers, or an array with that axis (and others, such as a place a sample). By
+        default the axis's own labels; `relative_depth` turns layers into places between 0 and 1.
 
     Returns
     -------
@@ -49,7 +50,9 @@ def slope_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.
 
 
 def steepest_slope(places: Sequence[float]) -> float:
-    """The steepest least-squares slope that outcomes from 0 to 1 can have over these places: 0 everywhere below their mean, 1 everywhere above it.
+    """The steepest least-squares slope that outcomes from 0 to 1 can have over these places.
+
+    It is that of outcomes that are 0 everywhere below the mean place and 1 everywhere above it.
 
     Examples
     --------
