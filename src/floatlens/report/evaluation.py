@@ -47,8 +47,8 @@ def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[O
     Examples
     --------
     >>> from floatlens.study.outcomes import summarise
-    >>> rows = [dict(model="m", sample=str(at), context="gold", kind="gold", level=None, intervention="", control="", accuracy=1.0, removed=None,
-    ...              likelihood_removed=None, shortcut=None, passages=1, passages_cut=0, gold_cut=0) for at in range(3)]
+    >>> rows = [dict(model="m", sample=str(number), context="gold", kind="gold", level=None, intervention="", control="", accuracy=1.0,
+    ...              removed=None, likelihood_removed=None, shortcut=None, passages=1, passages_cut=0, gold_cut=0) for number in range(3)]
     >>> table = pl.DataFrame(rows, schema_overrides={"level": pl.Float64, "removed": pl.Float64, "shortcut": pl.Float64})
     >>> print_evaluation(Console(width=80), table, summarise(table, outcomes=["accuracy"]))  # doctest: +ELLIPSIS
     3 questions. Means with 95 % intervals over questions; accuracies from 0 to 1.
@@ -186,7 +186,8 @@ def _print_cuts(console: Console, table: pl.DataFrame, names: Mapping[str, str])
         asked = len(unedited.filter((pl.col("model") == model) & (pl.col("context") == context)))
         gold = len(own.filter(pl.col("gold_cut") > 0))
         console.print(
-            f"{names[str(model)]}, {context}: passages were cut from {len(own)} of {asked} prompts, a gold one from {gold} ({100 * gold / asked:.1f} %), to fit the model's context.",
+            f"{names[str(model)]}, {context}: passages were cut from {len(own)} of {asked} prompts, a gold one from {gold} "
+            f"({100 * gold / asked:.1f} %), to fit the model's context.",
             highlight=False,
             markup=False,
         )

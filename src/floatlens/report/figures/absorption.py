@@ -1,7 +1,8 @@
-"""Absorption by layer: how much attention lies on the anchors, on the strongest key and on the first token, each beside its null.
+"""Absorption by layer: how much attention lies on the anchors, on the strongest key and on the first token, each with its null.
 
-One panel a trace, on the same scale, of the same kind of sets: those of each step, averaged over steps; or, if a trace has no step with more than one row of the group, those of all steps pooled, in every panel. To compare models
-of different kinds, take the rectangle that they share (`rectangle=True`): rows that predict, keys of the prompt.
+One panel per trace, all on the same scale and of the same kind of sets: those of each step, averaged over steps; or, if a trace has
+no step with more than one row of the group, those of all steps pooled, in every panel. To compare models of different kinds, use the
+rectangle that they share (`rectangle=True`): predicting rows and prompt keys.
 
 Without the rows at even positions the strongest key is left out, and the small print says why.
 """
@@ -68,7 +69,7 @@ def absorption_by_layer(
     traces
         A trace, or several by name.
     group
-        Whose rows; "masked" where there are such rows, otherwise "predicting". On the rectangle always "predicting" unless another is named.
+        Whose rows; "masked" where there are such rows, otherwise "predicting". On the rectangle "predicting" unless given.
     rule, eps
         How anchors are found.
     rectangle

@@ -2,11 +2,15 @@
 
 Decides, for all figures alike:
 
-- which rows: those of the group that is asked for, otherwise of the first that a trace has of the groups a figure prefers, otherwise of its first group;
-- where no step has more than one row of the group (rows that predict, one token a step), anchors are those of all steps pooled: one row always has favourites, and they say little;
-- intervals are over prompts: samples of a trace with the same prompt go in or out together; each sample of a dataset counts as a prompt.
+- which rows: those of the group that is asked for, otherwise of the first that a trace has of the groups a figure prefers, otherwise
+  of its first group;
+- where no step has more than one row of the group (predicting rows, one token per step), anchors are those of all steps pooled: a
+  single row always has strongest keys, and they say little;
+- intervals are over prompts: samples of a trace with the same prompt are resampled together; each sample of a dataset counts as a
+  prompt.
 
-The small print names the model, the group, the rule, the number of prompts, and the reason wherever a number is missing. Refuses a figure of which nothing could be drawn.
+The small print names the model, the group, the rule, the number of prompts, and the reason wherever a number is missing. Refuses a
+figure of which nothing could be drawn.
 """
 
 import json
@@ -100,7 +104,7 @@ def model_of(data: xr.Dataset) -> str:
     """
     said = json.loads(data.attrs["floatlens"]) if "floatlens" in data.attrs else {}
     given = str(said.get("model") or "a model without a name")
-    name = Path(given).name if given.startswith(("/", "~", ".")) else given  # where a folder lies says nothing about the model
+    name = Path(given).name if given.startswith(("/", "~", ".")) else given  # where a folder is stored says nothing about the model
     short = name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
     return f"{short}, edited: {'; '.join(map(str, said['edits']))}" if said.get("edits") else short
 
@@ -122,7 +126,7 @@ def mean_by(values: xr.DataArray, *axes: str) -> xr.DataArray:
 
 
 def reasons_in(found: xr.Dataset) -> str:
-    """All reasons that a measure gives anywhere, joined. That a group has no rows at some step is one only if there is no other: padding has none.
+    """All reasons that a measure gives, joined. That a group has no rows at some step counts only if there is no other: padding has none.
 
     Examples
     --------
