@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from made_up_evidence import as_published
 from matplotlib.figure import Figure
 
 from floatlens.claims.evidence import LAYOUTS, NOISE, POSITIONS
@@ -13,6 +12,7 @@ from floatlens.claims.masking import masking_rows, masking_table
 from floatlens.errors import Refusal
 from floatlens.report.claims import draw_contexts, draw_masking, save_drawn
 from floatlens.report.figures.contexts import context_curves
+from made_up_evidence import as_published
 
 
 def test_context_curves_go_through_the_means_of_each_model() -> None:
