@@ -153,7 +153,7 @@ def context_curves(table: pl.DataFrame) -> Figure:
     for outcome in outcomes:
         for series, own in shown.items():
             _draw_series(grid[outcome, series], untouched, series, own, outcome, models)
-    brackets = [one for one in BRACKETS if one in untouched["context"].to_list() and len(shown) > 1]
+    brackets = [bracket for bracket in BRACKETS if bracket in untouched["context"].to_list() and len(shown) > 1]
     shortcut = "shortcut" in untouched.columns and untouched["shortcut"].is_not_null().any()
     _add_legend(figure, models, brackets, shortcut)
     add_footer(
@@ -245,7 +245,9 @@ def _add_legend(figure: Figure, models: Sequence[str], brackets: Sequence[str], 
         Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, label=name)
         for name, look in zip(names, LOOKS, strict=False)
     ]
-    handles += [Line2D([], [], color=GREY, linestyle=DASHES[one], linewidth=0.6, label=f"{one}, of the same model") for one in brackets]
+    handles += [
+        Line2D([], [], color=GREY, linestyle=DASHES[bracket], linewidth=0.6, label=f"{bracket}, of the same model") for bracket in brackets
+    ]
     handles += [Line2D([], [], color=GREY, linestyle=SHORTCUT, linewidth=0.8, label="shortcut")] * shortcut
     labels = [line for handle in handles for line in str(handle.get_label()).split("\n")]
     add_legend(figure, handles, columns_that_fit(labels, 6, width))

@@ -96,16 +96,16 @@ def intervention_damage(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> Fig
     models = edited["model"].unique(maintain_order=True).to_list()
     if len(models) > MODELS:
         raise Refusal(f"There are {len(models)} models, and {MODELS} fit beside each other. Draw fewer at a time.")
-    shown = [name for name in OUTCOMES if any((one.quantity, one.outcome) == ("damage", name) for one in outcomes)]
+    shown = [name for name in OUTCOMES if any((result.quantity, result.outcome) == ("damage", name) for result in outcomes)]
     if not shown:
         raise Refusal("There is no damage to draw: the outcomes are not of this table, or of neither accuracy nor log_likelihood.")
     figure, grid = _grid(models, shown)
     controls = [control for control in CONTROLS if control in edited["control"].to_list()]
     for (outcome, model, against), axes in grid.items():
         damage = {
-            (one.context, one.intervention, one.control): one
-            for one in outcomes
-            if (one.quantity, one.outcome, one.model) == ("damage", outcome, model)
+            (result.context, result.intervention, result.control): result
+            for result in outcomes
+            if (result.quantity, result.outcome, result.model) == ("damage", outcome, model)
         }
         for number, control in enumerate(controls):
             points = _points(edited.filter(pl.col("model") == model), line, damage, control, OUTCOMES[outcome][1])

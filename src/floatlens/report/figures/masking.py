@@ -118,8 +118,8 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
 
 
 def _range(table: xr.Dataset) -> Range | None:
-    said = table["outcome"].attrs
-    return (float(said["least"]), float(said["most"])) if "least" in said and "most" in said else None
+    attributes = table["outcome"].attrs
+    return (float(attributes["least"]), float(attributes["most"])) if "least" in attributes and "most" in attributes else None
 
 
 def _refuse_other_tables(table: xr.Dataset) -> None:

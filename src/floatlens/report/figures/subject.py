@@ -102,11 +102,11 @@ def model_of(data: xr.Dataset) -> str:
     >>> model_of(xr.Dataset())
     'a model without a name'
     """
-    said = json.loads(data.attrs["floatlens"]) if "floatlens" in data.attrs else {}
-    given = str(said.get("model") or "a model without a name")
+    attributes = json.loads(data.attrs["floatlens"]) if "floatlens" in data.attrs else {}
+    given = str(attributes.get("model") or "a model without a name")
     name = Path(given).name if given.startswith(("/", "~", ".")) else given  # where a folder is stored says nothing about the model
     short = name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
-    return f"{short}, edited: {'; '.join(map(str, said['edits']))}" if said.get("edits") else short
+    return f"{short}, edited: {'; '.join(map(str, attributes['edits']))}" if attributes.get("edits") else short
 
 
 def find_own_anchors(data: xr.Dataset, rule: str, eps: float | None, *, pooled: bool, per_head: bool = True) -> xr.Dataset:
@@ -133,8 +133,8 @@ def reasons_in(found: xr.Dataset) -> str:
     >>> reasons_in(xr.Dataset({"reason": ("step", ["", NO_ROWS, "too few rows see any key"])}))
     'too few rows see any key'
     """
-    said = [text for text in np.unique(found["reason"].values.astype(str)).tolist() if text]
-    return "; ".join([text for text in said if text != NO_ROWS] or said)
+    reasons = [text for text in np.unique(found["reason"].values.astype(str)).tolist() if text]
+    return "; ".join([text for text in reasons if text != NO_ROWS] or reasons)
 
 
 def notes_on_missing(values: Mapping[str, xr.DataArray], reasons: Mapping[str, xr.DataArray]) -> list[str]:
@@ -169,5 +169,5 @@ def joined(reasons: np.ndarray) -> str:
 def refuse_empty(what: str, values: Mapping[str, xr.DataArray], reasons: Mapping[str, xr.DataArray]) -> None:
     """Refuse a figure of which no series has a single value."""
     if not any(bool(series.notnull().any()) for series in values.values()):
-        why = joined(np.concatenate([one.values.ravel().astype(str) for one in reasons.values()]))
+        why = joined(np.concatenate([reason.values.ravel().astype(str) for reason in reasons.values()]))
         raise Refusal(f"There is nothing to draw in {what}: {why or 'no value was recorded'}.")
