@@ -1,15 +1,14 @@
-"""What reaches the terminal: text as text, never as a command to the terminal.
+"""What reaches the terminal: text as text, never as a command to the terminal; and progress bars.
 
-Prompts, tokens, names of models, files, regions and data sets, and the messages of other packages may hold escape codes, which would
-colour, move or hide what is printed, or turn it into a link. Everything that floatlens prints goes through a console made here: control
-characters come out as visible text (`\x1b`, `\u202e`), the markup of rich (`[red]`) is not interpreted, and a character that the
-terminal's encoding does not have is spelled out as well.
+Prompts, tokens, names of models, files, regions and data sets, and the messages of other packages may contain escape codes, which
+would colour, move or hide what is printed, or turn it into a link. Everything that floatlens prints goes through a console made here:
+control characters come out as visible text (`\\x1b`, `\\u202e`), the markup of rich (`[red]`) is not interpreted, and a character that
+the terminal's encoding lacks is spelled out as well.
 
-Decided here: line breaks and tabs stay. Visible are all other control characters (C0, C1, DEL), line and paragraph separators, halves of
-surrogate pairs, and format characters, which change the direction of a text or take no room (bidirectional controls, zero-width spaces,
-the byte-order mark, tags, soft hyphens). The zero-width joiner and non-joiner stay: Persian, Hindi and emoji are written with them.
-
-`progress_bar` shows a bar for what takes longer than two seconds, and nothing for what does not.
+Decided here: line breaks and tabs stay. All other control characters become visible (C0, C1, DEL), as do line and paragraph
+separators, halves of surrogate pairs, and format characters, which change the direction of a text or take no room (bidirectional
+controls, zero-width spaces, the byte-order mark, tags, soft hyphens). The zero-width joiner and non-joiner stay: Persian, Hindi and
+emoji are written with them. A progress bar appears for what takes longer than two seconds.
 """
 
 import contextlib
@@ -34,7 +33,7 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """A text with its control characters spelled out; what can be seen, line breaks and tabs stay as they are.
+    """A text with its control characters spelled out; visible characters, line breaks and tabs stay as they are.
 
     Examples
     --------
@@ -80,10 +79,7 @@ def say(console: Console, sentence: str) -> None:
 
 
 def spell_out_what_cannot_be_encoded() -> None:
-    """Let standard output and error spell out what their encoding does not have, instead of failing.
-
-    Where only ASCII can be printed, a block comes out as \\u2588.
-    """
+    """Let standard output and error spell out what their encoding lacks, instead of failing: \\u2588 for a block in ASCII."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -112,7 +108,7 @@ PATIENCE = 2.0
 
 @contextmanager
 def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """Yields a function that reports progress. The bar appears on stderr once two seconds have passed, if stderr is a terminal.
+    """Yield a function that reports progress. The bar appears on stderr after two seconds, if stderr is a terminal.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Every claim, on evidence made up by hand: it holds where the numbers are as published, fails where they are not, and is open where they do not say."""
+"""Every claim, on made-up evidence: it holds for numbers as published, fails for others, and is inconclusive for noise."""
 
 import dataclasses
 from collections.abc import Callable

@@ -99,7 +99,8 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     [
         (
             "{not json",
-            'line 2: this is not JSON (Expecting property name enclosed in double quotes at column 2). Each line must be a JSON object with "prompt", or a JSON text.',
+            "line 2: this is not JSON (Expecting property name enclosed in double quotes at column 2). "
+            'Each line must be a JSON object with "prompt", or a JSON text.',
         ),
         ('{"question": "x"}', "line 2: there is no field 'prompt'. There are: question."),
         ('{"prompt": "abc", "regions": {"a": [0, 9]}}', "line 2: Region 'a' spans the characters 0 to 9, but the prompt has 3"),
@@ -146,7 +147,8 @@ def test_a_prompt_file_is_read_as_files_of_questions_are(tmp_path: Path, content
         ),
         (
             gzip.compress(b'"fine"', mtime=0)[:-9],
-            "FILE, after line 0: the gz data are damaged or cut off (Compressed file ended before the end-of-stream marker was reached). Fetch the file again.",
+            "FILE, after line 0: the gz data are damaged or cut off (Compressed file ended before the end-of-stream marker was reached). "
+            "Fetch the file again.",
         ),
         (
             b'{"prompt": "ab", "regions": {"a": [false, true]}}',
@@ -154,7 +156,8 @@ def test_a_prompt_file_is_read_as_files_of_questions_are(tmp_path: Path, content
         ),
         (
             b"9" * 5000,
-            'FILE, line 1: this holds a number of too many digits to be read. Each line must be a JSON object with "prompt", or a JSON text.',
+            "FILE, line 1: this holds a number of too many digits to be read. "
+            'Each line must be a JSON object with "prompt", or a JSON text.',
         ),
         (None, "FILE cannot be read: Is a directory."),
     ],

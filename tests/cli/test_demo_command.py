@@ -1,4 +1,4 @@
-"""`floatlens demo` on the bundled twins with few questions: what it prints and writes, that its numbers are those it stored, what it refuses."""
+"""`floatlens demo` on the bundled twins, with few questions: what it prints, writes and refuses."""
 
 import csv
 import json

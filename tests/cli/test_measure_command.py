@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import floatlens as fl
 from floatlens import measures
+from floatlens.report.tables import number
 from writers import PROMPTS, autoregressive_model, diffusion_model
 
 STORIES = Path(__file__).parents[1] / "data" / "stories260K.bin"
@@ -158,3 +160,27 @@ def test_a_mistake_is_one_sentence(floatlens: Callable[..., Ran], words: list[st
     code, said, error = floatlens("measure", *words)
     assert (code, said) == (2, "")
     assert sentence in " ".join(error.split())
+
+
+@pytest.mark.parametrize("options", [[], ["--by-layer"]], ids=["thirds", "layers"])
+def test_every_number_stands_below_its_heading_at_80_columns(
+    options: list[str], floatlens: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, listed, _ = floatlens("measure", "stories.zarr", "--group", "predicting", "--csv", *options)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, said, _ = floatlens("measure", "stories.zarr", "--group", "predicting", *options)
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in said
+    rows = [row for row in csv.DictReader(io.StringIO(listed)) if (row["measure"], row["group"]) == ("effective keys", "predicting")]
+    shown = {}
+    for place, line in enumerate(lines):
+        if line.startswith(" effective keys"):
+            heading = next(lines[before - 1] for before in range(place, 0, -1) if set(lines[before].strip()) == {"─"})
+            for depth in (row["depth"] for row in rows):
+                name = "all layers" if depth == "all" else depth
+                if found := re.search(rf"(?<!\S){name}(?!\S)", heading):
+                    column = line[found.start() :] if depth == "all" else line[: found.end()]
+                    shown[depth] = column.split()[0 if depth == "all" else -1]
+    assert shown == {row["depth"]: number(float(row["value"])) for row in rows}

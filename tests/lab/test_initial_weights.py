@@ -54,7 +54,7 @@ def test_head_h_of_the_first_layer_looks_its_offset_back(kind: str) -> None:
 
 
 def drawn_by_repetition(kind: str, repeated: range, onto: int, query: int, key: int) -> Tensor:
-    """(layer, head): how many times as much the query gives the key if words that stand before stand there again, all else being the same."""
+    """(layer, head): how many times as much the query gives the key if the words before it are repeated, all else being the same."""
     plain = random_texts(32)
     again = plain.clone()
     again[:, onto : onto + len(repeated)] = plain[:, repeated.start : repeated.stop]

@@ -99,7 +99,7 @@ def test_the_card_says_what_the_twin_is_and_how_it_came_about(folders: dict[str,
         ):
             assert words in card, words
         assert f"**Attention mask**: {'none' if kind == 'mdm' else 'causal'}" in card
-        assert f"**Objective**: to predict {'the next token' if kind == 'arm' else 'what stands behind the masks'}" in card
+        assert f"**Objective**: to predict {'the next token' if kind == 'arm' else 'what is behind the masks'}" in card
         assert "| closed | people known by heart, no passages |" in card
         rows = list(csv.DictReader((folder / "training.csv").open()))
         assert [row["update"] for row in rows] == ["8", "16", "24"]

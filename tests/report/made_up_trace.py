@@ -32,7 +32,10 @@ def written_order(sample: int) -> np.ndarray:
 
 
 def made_up_weights(sample: int) -> np.ndarray:
-    """Layer 0 has a static anchor at 2, layer 1 nothing but noise, layer 2 an anchor that moves with the first position committed: (step, layer, head, query, key)."""
+    """(step, layer, head, query, key).
+
+    Layer 0 has a static anchor at 2, layer 1 only noise, layer 2 an anchor that moves with the first position committed.
+    """
     random = np.random.default_rng(sample)
     weights = random.gamma(3, 1, (STEPS, LAYERS, HEADS, LENGTH, LENGTH))
     weights[:, 0, ..., STATIC] += 60

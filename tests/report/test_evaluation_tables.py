@@ -127,7 +127,7 @@ def test_slopes_say_what_a_step_is_and_follow_the_levels() -> None:
         ("mdm", "arm"), ("closed-book", "noise:0", "noise:0.5", "position:1/10", "position:10/10", "gold,masks=4", "gold,masks=64")
     )
     lines = section(printed(table, summarise(table, outcomes=["accuracy", "log_likelihood"], draws=200)), "Change with the level")
-    heads = ("noise, from 0 to 1", "position/10, a slot later", "gold,masks, a mask more")
+    heads = ("noise, from 0 to 1", "position/10, per slot", "gold,masks, per mask")
     assert [line.strip() for line in lines[::4]] == list(heads)
     for block, (first, last, apart) in enumerate(
         [("noise:0", "noise:0.5", 0.5), ("position:1/10", "position:10/10", 9), ("gold,masks=4", "gold,masks=64", 60)]

@@ -187,8 +187,8 @@ def test_float_index_stands_beside_both_nulls(made_up: xr.Dataset, drawn: dict[D
     assert "record halves" in " ".join(" ".join(text.get_text() for text in without.axes[1].texts).split())
 
 
-def test_one_row_a_step_is_compared_with_its_steps_in_any_order(one_after_the_other: fl.Trace) -> None:
+def test_one_row_per_step_is_compared_with_its_steps_in_any_order(one_after_the_other: fl.Trace) -> None:
     figure = figures.float_index_by_layer(one_after_the_other, eps=0.5)
-    assert figure.axes[1].get_title() == "one row a step, keys that all rows see"
+    assert figure.axes[1].get_title() == "one row per step, keys that all rows see"
     assert len(figure.axes) == 2
     assert "noise looks like movement" in footer(figure)

@@ -1,9 +1,8 @@
-"""Gather the evidence: units of work go to several processes, and what comes back is put together.
+"""The demo: gather the evidence in several processes, judge every claim, split every difference, draw, and write it all into a folder.
 
-Decided here: this process judges and writes, and never imports torch; a server imports it once and forks the processes that run models. (A fork of this process would copy locks that its threads hold.)
-Every model is loaded before anything runs, so that a mistake is said at once.
-
-The whole study: gather the evidence, judge every claim, split every difference, draw, and write it all into one folder.
+Decided here: this process judges and writes, and runs no model; a server imports torch once and forks the processes that do. (A fork
+of this process would copy locks that its threads hold.) Every model is loaded before anything runs, so that a mistake is reported at
+once.
 """
 
 import os
@@ -30,16 +29,16 @@ MOST_PROCESSES = 3
 def gather(
     models: Mapping[str, str], folder: Path, sizes: Sizes, seed: int, advance: Callable[[int], None], *, figures: bool = True
 ) -> Evidence:
-    """Run everything, and put the tables together. `advance` hears of each unit that is done."""
+    """Run all units and join their tables. `advance` is called after each unit."""
     units = planned_units(models, folder, sizes, seed, figures=figures)
     with _processes() as pool:
         pool.submit(load_models, tuple(models.values())).result()
-        found = {}
+        tables_of = {}
         for unit, tables in _run_all(pool, units, folder):
-            found[unit] = tables
+            tables_of[unit] = tables
             advance(1)
-    # in the order of the plan, whatever was ready first
-    joined = {name: pl.concat([found[unit][name] for unit in units if name in found[unit]]) for name in TABLES}
+    # in the order of the plan, whichever was ready first
+    joined = {name: pl.concat([tables_of[unit][name] for unit in units if name in tables_of[unit]]) for name in TABLES}
     about = {
         "models": {twin: short_name(model) for twin, model in models.items()},
         "questions": sizes.questions,
@@ -50,8 +49,8 @@ def gather(
 
 
 def run_unit(unit: Unit) -> Tables:
-    """One unit of work, in a process that runs models."""
-    from floatlens.lab.experiments import run_experiment  # torch takes seconds to import, and this process does without
+    """Run a unit, in a process that runs models."""
+    from floatlens.lab.experiments import run_experiment  # imports torch, which takes seconds and which this process does without
 
     return run_experiment(unit)
 
@@ -64,7 +63,7 @@ def load_models(models: Sequence[str]) -> None:
 
 
 def end_with_the_demo() -> None:
-    """In a process that runs models: end as soon as the one that started it has, also if that was killed; nobody would ever tell it to."""
+    """In a process that runs models: end as soon as the process that started it has ended, even if that one was killed."""
     parent = parent_process()
     assert parent is not None
 
@@ -90,7 +89,7 @@ def _processes() -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     finally:
-        pool.shutdown(cancel_futures=True)  # a unit that failed leaves the others nothing to do
+        pool.shutdown(cancel_futures=True)  # after a failure, the other units need not run
 
 
 def _run_all(pool: ProcessPoolExecutor, units: Sequence[Unit], folder: Path) -> Iterator[tuple[Unit, Tables]]:
@@ -103,7 +102,7 @@ def _run_all(pool: ProcessPoolExecutor, units: Sequence[Unit], folder: Path) -> 
         for future in done:
             yield running[future], future.result()
             untraced.discard(running[future])
-        if units[0].figures and not untraced and absorption is None:  # while the others go on
+        if units[0].figures and not untraced and absorption is None:  # while other units are running
             absorption = pool.submit(compare_absorption, folder)
     if absorption is not None:
         absorption.result()
@@ -113,9 +112,9 @@ README = """# What a demo wrote
 
 | file | what |
 |---|---|
-| `claims.md` | every claim with its verdict, its numbers and its rule; what follows the mask and what the objective; all accuracies |
+| `claims.md` | every claim with its verdict, numbers and rule; which differences follow the mask and which the objective; accuracies |
 | `claims.csv`, `claims.json` | the same for programs |
-| `figures/` | the figures of each twin's trace, masking against its controls, context curves; `left_out-*.txt` says why a figure is missing |
+| `figures/` | figures of each twin's trace, masking against its controls, context curves; `left_out-*.txt` says why one is missing |
 | `tables/measurements.parquet` | every measure of every traced text |
 | `tables/heads.parquet` | the retrieval score of every head in every traced text |
 | `tables/answers.parquet` | every question in every condition: the exact prompt, what was written, how it was scored |
@@ -131,24 +130,27 @@ floatlens figures traces/*.zarr -o more-figures                 # every figure
 """
 
 Bar = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
-"""A progress bar: how many units and a title, to a function that hears of units done."""
+"""A progress bar: from the number of units and a title to a function that is called with the number of units done."""
 
 
 def run_study(models: Mapping[str, str], into: Path, sizes: Sizes, seed: int, bar: Bar, *, figures: bool = True) -> Findings:
-    """Run everything and write it into the folder; nothing is left there if it fails. The folder of an earlier demo is replaced if it holds nothing else."""
+    """Run everything and write it into a folder; nothing is left there if it fails.
+
+    The folder of an earlier demo is replaced if it holds nothing else.
+    """
     with unfinished_folder(into, WRITTEN_BY, replacing=WRITTEN_BY) as unfinished:
         folder = unfinished.folder
         for name in ("traces", "tables", "figures"):
             (folder / name).mkdir()
         with bar(len(planned_units(models, folder, sizes, seed)) + 1, "Studying the twins") as advance:
             evidence = gather(models, folder, sizes, seed, advance, figures=figures)
-            found = findings_of(evidence)
+            findings = findings_of(evidence)
             if figures:
                 draw_contexts(evidence, folder / "figures")
             advance(1)
         evidence.save(folder / "tables")
-        (folder / "claims.md").write_text(claims_markdown(found), encoding="utf-8")
-        (folder / "claims.csv").write_text(claims_csv(found), encoding="utf-8")
-        (folder / "claims.json").write_text(claims_json(found), encoding="utf-8")
+        (folder / "claims.md").write_text(claims_markdown(findings), encoding="utf-8")
+        (folder / "claims.csv").write_text(claims_csv(findings), encoding="utf-8")
+        (folder / "claims.json").write_text(claims_json(findings), encoding="utf-8")
         (folder / "README.md").write_text(README, encoding="utf-8")
-    return found
+    return findings

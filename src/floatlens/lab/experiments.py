@@ -65,7 +65,7 @@ from floatlens.tasks.world import closed_book_samples, description_samples, open
 from floatlens.trace.trace import Trace
 
 DETAIL = {"geometry": "head", "norms": "head"}
-"""Per head, because direction and norm are told apart within a head."""
+"""Per head, because direction and norm are separated within a head."""
 COMPARED_BY = (
     "attention on the prompt",
     "on the run's strongest key",
@@ -79,7 +79,7 @@ COMPARED = [line for line in ON_RECTANGLE if line.name in COMPARED_BY]
 
 
 def described_people(count: int, seed: int) -> list[tuple[Sample, Prompt]]:
-    """The samples and prompts that are traced: gold at slot 1, 2, ... in turn, marked as the region `gold`.
+    """The samples and prompts that are traced, with the gold passage at slot 1, 2, ... in turn and marked as the region `gold`.
 
     Examples
     --------
@@ -87,16 +87,16 @@ def described_people(count: int, seed: int) -> list[tuple[Sample, Prompt]]:
     >>> sorted(prompt.regions)[:3], prompt.text.endswith(sample.question)
     (['doc_1', 'doc_2', 'doc_3'], True)
     """
-    asked = []
+    described = []
     for number, sample in enumerate(description_samples(count, passages=DESCRIBED_FROM, seed=seed)):
         slot = 1 + number % DESCRIBED_FROM
         prompt = put(sample, arrange(sample, Position(slot, DESCRIBED_FROM)), WORLD_WORDING)
-        asked.append((sample, Prompt(prompt.text, {**prompt.regions, "gold": prompt.regions[f"doc_{slot}"]})))
-    return asked
+        described.append((sample, Prompt(prompt.text, {**prompt.regions, "gold": prompt.regions[f"doc_{slot}"]})))
+    return described
 
 
 def trace_descriptions(lm: LanguageModel, count: int, seed: int, path: Path) -> Trace:
-    """Record a twin while it describes that many people, and store the trace; what is returned is in memory, because it is read many times."""
+    """Trace a twin while it describes that many people, and store the trace; the one returned is in memory, for it is read many times."""
     prompts = [prompt for _, prompt in described_people(count, seed)]
     trace = lm.trace(prompts, gen_length=DESCRIPTION_TOKENS, seed=seed, batch_size=8, detail=DETAIL, progress=False)
     trace.save(path)
@@ -113,20 +113,20 @@ def measurements_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataF
 
 
 def heads_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataFrame:
-    """The retrieval score of every head in every sample, beside what its own favourites would score if they were dealt out at random."""
+    """The retrieval score of every head in every sample, and the null: what its top keys would score if they were shuffled."""
     scores = retrieval_scores(trace.dataset, "gold").transpose("sample", "layer", "head", ...)
     layers, heads = scores["layer"].values, scores.sizes["head"]
     thirds = depths(layers).isel(depth=slice(1, None))
     names = thirds["depth"].values[thirds.values.argmax(0)]
     size = (len(samples), len(layers), heads)
-    at = np.indices(size).reshape(3, -1)
+    indices = np.indices(size).reshape(3, -1)
     return pl.DataFrame(
         {
-            "twin": [twin] * at.shape[1],
-            "sample": [samples[number] for number in at[0]],
-            "layer": layers[at[1]].astype(int).tolist(),
-            "head": at[2].tolist(),
-            "third": [str(names[number]) for number in at[1]],
+            "twin": [twin] * indices.shape[1],
+            "sample": [samples[number] for number in indices[0]],
+            "layer": layers[indices[1]].astype(int).tolist(),
+            "head": indices[2].tolist(),
+            "third": [str(names[number]) for number in indices[1]],
             "score": scores["score"].values.ravel().astype(float),
             "null": scores["null_shuffled"].values.ravel().astype(float),
             "counts": np.broadcast_to(scores["counts"].values[:, None, None], size).ravel().astype(bool),
@@ -137,39 +137,39 @@ def heads_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataFrame:
 def _rows(twin: str, rows: str, summary: Summary, samples: Sequence[str]) -> list[pl.DataFrame]:
     """The numbers of a summary by thirds of the depth, one row each."""
     tables = []
-    for measure, found in summary.values.items():
-        numbers = over_depth(found).assign_coords(sample=list(samples))
+    for measure, measured in summary.values.items():
+        numbers = over_depth(measured).assign_coords(sample=list(samples))
         numbers = numbers if "null" in numbers else numbers.assign(null=xr.full_like(numbers["value"], np.nan, dtype=float))
         numbers = numbers[["value", "null"]].expand_dims({axis: [""] for axis in ("group", "part") if axis not in numbers["value"].dims})
         value, null = xr.broadcast(numbers["value"], numbers["null"])
         axes = ("sample", "group", "part", "depth")
         value, null = value.transpose(*axes), null.transpose(*axes)
-        at = np.indices(value.shape).reshape(4, -1)
-        labels = {axis: value[axis].values.astype(str)[at[number]].tolist() for number, axis in enumerate(axes)}
+        indices = np.indices(value.shape).reshape(4, -1)
+        labels = {axis: value[axis].values.astype(str)[indices[number]].tolist() for number, axis in enumerate(axes)}
         tables.append(
             pl.DataFrame(
                 {
-                    "twin": [twin] * at.shape[1],
-                    "rows": [rows] * at.shape[1],
-                    "measure": [measure] * at.shape[1],
-                    "unit": [summary.units[measure]] * at.shape[1],
+                    "twin": [twin] * indices.shape[1],
+                    "rows": [rows] * indices.shape[1],
+                    "measure": [measure] * indices.shape[1],
+                    "unit": [summary.units[measure]] * indices.shape[1],
                     **labels,
                     "value": value.values.ravel().astype(float),
                     "null": null.values.ravel().astype(float),
-                    "reason": _reasons(found, value).ravel().tolist(),
+                    "reason": _reasons(measured, value).ravel().tolist(),
                 }
             )
         )
     return tables
 
 
-def _reasons(found: xr.Dataset, value: xr.DataArray) -> np.ndarray:
-    """Why a value is NaN, for each value; "" where there is one, or where the measure does not say."""
-    if "reason" not in found:
+def _reasons(measured: xr.Dataset, value: xr.DataArray) -> np.ndarray:
+    """Why each value is NaN; "" where there is a value, or where the measure does not say."""
+    if "reason" not in measured:
         return np.where(value.isnull(), "this does not exist in the trace", "").astype(object)
-    said = found["reason"].assign_coords(sample=value["sample"].values) if "sample" in found["reason"].dims else found["reason"]
-    said = said.expand_dims({axis: [""] for axis in ("group",) if axis not in said.dims and value.sizes["group"] == 1})
-    spread = said.broadcast_like(value).transpose(*value.dims)
+    reasons = measured["reason"].assign_coords(sample=value["sample"].values) if "sample" in measured["reason"].dims else measured["reason"]
+    reasons = reasons.expand_dims({axis: [""] for axis in ("group",) if axis not in reasons.dims and value.sizes["group"] == 1})
+    spread = reasons.broadcast_like(value).transpose(*value.dims)
     return np.where(value.isnull(), spread.values.astype(str), "").astype(object)
 
 
@@ -177,42 +177,42 @@ WORDING = replace(WORLD_WORDING, answer="{answer}")
 
 
 def asked_with_noise(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """Without passages, and with a growing share of distractors among five; none is the bracket of gold only, told five times."""
+    """Without passages, and with a growing share of distractors among five; with none, the gold passage is told five times."""
     samples = open_book_samples(count, passages=6, restatements=4, seed=seed)
     return _short_answers(lm, samples, (CLOSED_BOOK, *NOISE), seed, brackets=False).with_columns(experiment=pl.lit("noise"))
 
 
 def asked_by_position(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """With the gold passage alone, and as first, third and last of six."""
+    """With the gold passage alone, and with it as first, third and last of six."""
     samples = open_book_samples(count, passages=6, seed=seed)
     return _short_answers(lm, samples, (GOLD, *POSITIONS), seed, brackets=False).with_columns(experiment=pl.lit("position"))
 
 
 def asked_by_heart(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """People known by heart, without passages."""
+    """About people known by heart, without passages."""
     return _short_answers(lm, closed_book_samples(count, seed=seed), (), seed).with_columns(experiment=pl.lit("known people"))
 
 
 def asked_two_hops(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """Two-hop questions, with the evidence in one passage, two adjacent ones, two far apart."""
+    """Two-hop questions, with the evidence in one passage, in two adjacent ones and in two far apart."""
     samples = two_hop_samples(count, passages=4, seed=seed)
-    found = evaluate_model(lm, samples, LAYOUTS, brackets=False, gen_length=TWO_HOP_TOKENS, **_how(seed))
-    return found.with_columns(experiment=pl.lit("layout"))
+    answers = evaluate_model(lm, samples, LAYOUTS, brackets=False, gen_length=TWO_HOP_TOKENS, **_options(seed))
+    return answers.with_columns(experiment=pl.lit("layout"))
 
 
 def asked_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """How likely answers are when 1, 5 and 10 of the strongest keys are masked, and under both controls."""
+    """How likely answers are with 1, 5 and 10 of the strongest keys masked, and under both controls."""
     samples = open_book_samples(count, passages=DESCRIBED_FROM, seed=seed)
-    found = _short_answers(
+    answers = _short_answers(
         lm, samples, (MASKED_CONTEXT,), seed, brackets=False, interventions=[MaskAnchors(keys) for keys in ANSWERED_WITHOUT]
     )
-    return found.with_columns(experiment=pl.lit("masked answers"))
+    return answers.with_columns(experiment=pl.lit("masked answers"))
 
 
 def described_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
     """What is written when the strongest key of each step is masked at the next, and under both controls."""
     samples = description_samples(count, passages=DESCRIBED_FROM, seed=seed)
-    found = evaluate_model(
+    answers = evaluate_model(
         lm,
         samples,
         (MASKED_CONTEXT,),
@@ -221,22 +221,22 @@ def described_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.Data
         scorer=score_description,
         gen_length=DESCRIPTION_TOKENS,
         steps=MASKED_STEPS,
-        **_how(seed),
+        **_options(seed),
     )
-    return found.with_columns(experiment=pl.lit("masked descriptions"))
+    return answers.with_columns(experiment=pl.lit("masked descriptions"))
 
 
 def asked_without_heads(lm: LanguageModel, count: int, seed: int, heads: Sequence[tuple[int, int]]) -> pl.DataFrame:
-    """How likely answers are without these heads, and without as many random others of the same layers."""
+    """How likely answers are with these heads silenced, and with as many random others of the same layers."""
     samples = open_book_samples(count, passages=DESCRIBED_FROM, seed=seed)
-    found = _short_answers(lm, samples, (MASKED_CONTEXT,), seed, brackets=False, interventions=(MaskHeads(tuple(heads)),))
-    # which heads were silenced differs from twin to twin, and rows are found by what was done
+    answers = _short_answers(lm, samples, (MASKED_CONTEXT,), seed, brackets=False, interventions=(MaskHeads(tuple(heads)),))
+    # which heads were silenced differs between twins, and claims look rows up by the intervention
     named = pl.when(pl.col("intervention") == "").then(pl.lit("")).otherwise(pl.lit("mask-heads")).alias("intervention")
-    return found.with_columns(named, experiment=pl.lit("retrieval heads"))
+    return answers.with_columns(named, experiment=pl.lit("retrieval heads"))
 
 
 def top_heads(scores: pl.DataFrame) -> list[tuple[int, int]]:
-    """The heads with the largest mean retrieval score, at most two of a layer; none where no sample counts.
+    """The heads with the largest mean retrieval score, at most two per layer; none where no sample counts.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def top_heads(scores: pl.DataFrame) -> list[tuple[int, int]]:
 
 
 def score_description(text: str, sample: Sample) -> Score:
-    """A description's scores; its accuracy is the share of the four values that are in it.
+    """The scores of a description; its accuracy is the share of the four values that it contains.
 
     Examples
     --------
@@ -283,11 +283,11 @@ def _short_answers(
         gen_length=ANSWER_TOKENS,
         steps=1,
         likelihood=True,
-        **_how(seed),
+        **_options(seed),
     )
 
 
-def _how(seed: int) -> dict[str, Any]:
+def _options(seed: int) -> dict[str, Any]:
     return {"wording": WORDING, "shortcut": shortcut, "batch_size": 32, "seed": seed, "progress": False}
 
 
@@ -295,7 +295,7 @@ Experiment = Callable[[Unit, LanguageModel], Tables]
 
 
 def run_experiment(unit: Unit) -> Tables:
-    """One unit of work."""
+    """Run a unit of work."""
     torch.set_num_threads(1)
     return RUN[unit.experiment](unit, _loaded(unit.model))
 
@@ -333,13 +333,13 @@ def _asked(ask: Callable[[Unit, LanguageModel], pl.DataFrame]) -> Experiment:
 
 
 def _masked(ask: Callable[[Unit, LanguageModel], pl.DataFrame]) -> Experiment:
-    """An experiment under masking, with its figure."""
+    """An experiment under masking, and its figure."""
 
     def run(unit: Unit, lm: LanguageModel) -> Tables:
         tables, nothing = _answers(unit, ask(unit, lm)), pl.DataFrame()
         if unit.figures:
-            seen = Evidence(nothing, nothing, tables["answers"], {"models": {unit.twin: lm.name}})
-            draw_masking(unit.twin, unit.experiment, seen, unit.folder / "figures")
+            evidence = Evidence(nothing, nothing, tables["answers"], {"models": {unit.twin: lm.name}})
+            draw_masking(unit.twin, unit.experiment, evidence, unit.folder / "figures")
         return tables
 
     return run

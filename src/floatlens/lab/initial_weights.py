@@ -1,16 +1,18 @@
 """Initial weights from which a small Llama learns to look things up in minutes instead of hours.
 
-From the usual random start, binding a value to its person is a plateau: attention must first carry a name to its value (by place) and then find the same name
-elsewhere (by content), and neither is worth anything without the other. So both halves are there from the beginning, softly, and training keeps
-what it can use:
+From the usual random start, binding a value to its person is a plateau: attention must first carry a name to its value (by place)
+and then find the same name elsewhere (by content), and neither is worth anything without the other. So both halves are there from the
+beginning, weakly, and training keeps what it can use:
 
-- **by place**: in the first layer, head h starts out looking `offsets[h]` tokens back. Llama has no biases, so eight dimensions of every embedding are constant;
-  the head's query and key read them, the key turned by the rotary phase of the offset. All heads read a token alike and write it to places of their own.
-- **by content**: in all later layers, half of the heads start with queries equal to keys, so that like attends to like: a masked value finds the
-  value behind the same words. The other half compares what stood h tokens before the query with what stood h + 1 before the key: it finds what *followed* the same words,
-  which is what a model that predicts the next token needs. Output is the transpose of value, so that what is attended to is copied (compare "mimetic
-  initialization", arXiv 2305.09828).
-- **in balance**: what attention and MLPs add starts at the size of the embeddings, not at many times it; otherwise noise drowns the word itself.
+- **by place**: in the first layer, head h starts out looking `offsets[h]` tokens back. Llama has no biases, so eight dimensions of
+  every embedding are constant; the head's query and key read them, the key turned by the rotary phase of the offset. All heads read a
+  token alike and write it to places of their own.
+- **by content**: in all later layers, half of the heads start with queries equal to keys, so that like attends to like: a masked
+  value finds the value that follows the same words. The other half compares the tokens before the query with those one further back
+  from the key: it finds what *followed* the same words, which is what a model that predicts the next token needs. Output is the
+  transpose of value, so that what is attended to is copied (compare "mimetic initialization", arXiv:2305.09828).
+- **in balance**: what attention and MLPs add starts at the size of the embeddings, not at many times it; otherwise noise drowns the
+  word itself.
 
 All twins start from the same numbers, and each uses what suits it. Nothing here prefers the first token: no sink is planted.
 """

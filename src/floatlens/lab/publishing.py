@@ -1,12 +1,11 @@
-"""The model card of a twin: what it is, how it was made, what it scores, and what its initial weights contained.
+"""A trained twin as a checkpoint that `fl.load` and transformers' Auto classes load, with its model card.
 
-Decided here: every score stands beside what ignoring the person would score and beside the number of questions; that there was one training run is said.
+The card says what the twin is, how it was made, what it scores and what its initial weights contained. Every score has the score of
+ignoring the person and the number of questions next to it, and the card says that there was one training run. Weights are stored in
+float16 and run in float32 (the config says so); the scores on the card are those of the stored weights. The folder is there whole or
+not at all (`floatlens.folders`).
 
-A trained twin as a checkpoint that `fl.load` and transformers' Auto classes load, with its model card.
-
-Decided here: weights are stored in float16 and run in float32 (the config says so), and the scores on the card are those of the stored weights. The folder
-is there whole, or not at all (`floatlens.folders`).
-Refused: a folder that is there already, or cannot be written, and a log that is not that of the whole recipe.
+Refused: a folder that exists already or cannot be written, and a log that is not that of the whole recipe.
 """
 
 import csv
@@ -32,9 +31,9 @@ from floatlens.tasks.world.people import make_world
 from floatlens.tasks.world.tokenizer import make_tokenizer
 
 _WHAT = {
-    "arm": ("causal: a token sees itself and what stands before it", "to predict the next token"),
-    "mdm": ("none: every token sees every other", "to predict what stands behind the masks"),
-    "causal-mdm": ("causal: a token sees itself and what stands before it", "to predict what stands behind the masks"),
+    "arm": ("causal: a token sees itself and what comes before it", "to predict the next token"),
+    "mdm": ("none: every token sees every other", "to predict what is behind the masks"),
+    "causal-mdm": ("causal: a token sees itself and what comes before it", "to predict what is behind the masks"),
 }
 
 
@@ -67,7 +66,8 @@ def card_text(facts: Facts) -> str:
     """
     recipe, model = facts.recipe, facts.recipe.model
     mask, objective = _WHAT[facts.kind]
-    threads = " and ".join(map(str, facts.threads))
+    threads = f"{' and '.join(map(str, facts.threads))} thread{'' if facts.threads == (1,) else 's'}"
+    minutes = facts.log[-1]["cpu_seconds"] / 60
     return f"""---
 license: apache-2.0
 language: en
@@ -76,21 +76,22 @@ tags: [floatlens, synthetic]
 
 # twin-{facts.kind}
 
-One of three twins: small Llamas of one shape ({model.layers} layers, {model.heads} heads, width {model.width}), one tokenizer (a word is a token), one stream of
-data and one number of updates, which differ in the attention mask and the objective only. They know a made-up world of people and
-nothing else, and are for studying where a model looks, not for use.
+One of three twins: small Llamas of one shape ({model.layers} layers, {model.heads} heads, width {model.width}), with one tokenizer
+(a word is a token), one stream of data and one number of updates, which differ only in the attention mask and the objective. They
+know a made-up world of people and nothing else, and are made for studying where a model looks, not for use.
 
 - **Attention mask**: {mask}.
 - **Objective**: {objective}.
-- **Load**: `floatlens.load("twin-{facts.kind}")` for the one that comes with floatlens, or the path of this folder; `AutoModelForCausalLM` of transformers reads the
-  folder as well. Weights are stored in float16 and run in float32.
-- **One training run**, seed {recipe.seed}: what sets this twin apart from another may be chance.
+- **Load**: `floatlens.load("twin-{facts.kind}")` for the one that comes with floatlens, or with the path of this folder;
+  `AutoModelForCausalLM` of transformers reads the folder as well. Weights are stored in float16 and run in float32.
+- **One training run**, seed {recipe.seed}: a difference between this twin and another may be chance.
 - **Licence**: Apache-2.0.
 
 ## Scores
 
-Questions about people whose pair of first and last name never was in training (closed: people learned by heart); all values of the answer must be right. *Written*: the twin writes the answer itself, one token a step.
-*One forward*: what was watched during training; {_how_asked(facts.kind)} The stored float16 weights, run in float32.
+Questions about people whose pair of first and last name was never in training (closed: people learned by heart); all values of the
+answer must be right. *Written*: the twin writes the answer itself, one token per step. *One forward*: what was watched during
+training; {_how_asked(facts.kind)} The stored float16 weights, run in float32.
 
 | score | question | written | one forward | ignoring the person | questions |
 |---|---|---|---|---|---|
@@ -98,25 +99,29 @@ Questions about people whose pair of first and last name never was in training (
 
 ## Training
 
-{recipe.updates:,} updates, {facts.log[-1]["cpu_seconds"] / 60:.0f} minutes of processor time, {threads} thread{"" if facts.threads == (1,) else "s"}, torch {facts.torch_version}. The same recipe on the same machine with as many threads gives the same weights, bit for bit.
+{recipe.updates:,} updates, {minutes:.0f} minutes of processor time, {threads}, torch {facts.torch_version}. The same recipe on the same
+machine with as many threads gives the same weights, bit for bit.
 
 Data hash (sha256 of the world and of the first sequences of every stage): `{facts.data_hash}`
 
-Loss, the mean of the updates since the entry before in the log; losses of twins with different objectives, or of different stages, do not compare. All entries are in `training.csv`.
+Each loss is the mean over the updates since the previous entry of the log; losses of different objectives or different stages cannot
+be compared. All entries are in `training.csv`.
 
-| update | stage | loss | scores on the way |
+| update | stage | loss | scores |
 |---|---|---|---|
 {_loss_rows(facts)}
 
 ## What the initial weights contain
 
-Training does not begin from noise alone. All twins begin with the same numbers, which contain, softly:
+Training does not begin from noise alone. All twins begin with the same numbers, which contain, weakly:
 
-- **heads that look back**: the heads of the first layer look {_offsets(model.heads)} back, whatever stands there;
-- **like attends to like**: in later layers, even heads (counted from 0) compare a token with itself elsewhere, and odd heads find what followed the same words;
+- **heads that look back**: the heads of the first layer look {_offsets(model.heads)} back, whatever is there;
+- **like attends to like**: in later layers, even heads (counted from 0) compare a token with itself elsewhere, and odd heads find
+  what followed the same words;
 - what is attended to is copied, and what attention and MLPs add is about as large as the embeddings.
 
-No sink is planted: nothing in the initial weights prefers the first token. Heads that look back and heads that compare are not findings about training.
+No sink is planted: nothing in the initial weights prefers the first token. Heads that look back and heads that compare are not
+findings about training.
 
 ## Recipe
 
@@ -134,16 +139,18 @@ def _offsets(heads: int) -> str:
 
 
 def _how_asked(kind: str) -> str:
+    if kind == "arm":
+        return "the true words precede each token of the answer."
     return (
-        "the true words stand before each token of the answer."
-        if kind == "arm"
-        else "all tokens of the answer are masked at once. (twin-arm is given the true words before each token, so that long answers do not compare.)"
+        "all tokens of the answer are masked at once. (twin-arm is given the true words before each token, so scores of long answers "
+        "cannot be compared with it.)"
     )
 
 
 def _score_rows(facts: Facts) -> str:
     return "\n".join(
-        f"| {name} | {SCORES[name].says} | {_percent(facts.written.get(name))} | {_percent(share)} | {_percent(facts.shortcuts[name])} | {facts.questions} |"
+        f"| {name} | {SCORES[name].says} | {_percent(facts.written.get(name))} | {_percent(share)} | "
+        f"{_percent(facts.shortcuts[name])} | {facts.questions} |"
         for name, share in facts.scores.items()
     )
 
@@ -153,7 +160,7 @@ def _percent(share: float | None) -> str:
 
 
 def _loss_rows(facts: Facts) -> str:
-    """The entries at 1, 2, 4, ... times the first one's update, and the last."""
+    """The entries at 1, 2, 4, ... times the update of the first one, and the last."""
     first = facts.log[0]["update"]
     chosen = [entry for entry in facts.log if (entry["update"] // first).bit_count() == 1 and entry["update"] % first == 0]
     rows = chosen if chosen[-1] is facts.log[-1] else [*chosen, facts.log[-1]]
@@ -182,7 +189,7 @@ def write_twin(
     Parameters
     ----------
     folder
-        What to write; it must not be there yet.
+        What to write; it must not exist yet.
     kind, recipe
         What was trained.
     model
@@ -190,14 +197,14 @@ def write_twin(
     log
         The entries of the whole training.
     threads
-        With how many threads torch trained, each number once.
+        The numbers of threads that torch trained with, each once.
     questions
         How many questions each score of the card is measured on.
 
     Returns
     -------
     dict
-        The scores of the stored weights, those that the recipe's last stage checks.
+        The scores of the stored weights that the recipe's last stage checks.
 
     Examples
     --------
@@ -218,11 +225,21 @@ def write_twin(
         reached = log[-1]["update"] if log else 0
         raise Refusal(f"The log ends at update {reached}, but the recipe has {recipe.updates}. Train the twin to the end first.")
     stored, world, checks = as_stored(kind, recipe, model), make_world(), recipe.stages[-1].checks
-    found = scores(stored, kind, world, checks, questions)
+    one_forward = scores(stored, kind, world, checks, questions)
     answered = [name for name in checks if SCORES[name].make is not None]
     written = written_scores(as_language_model(kind, stored), world, answered, questions)
+    ignoring = shortcuts(world, checks)
     facts = Facts(
-        kind, recipe, data_hash(recipe), tuple(log), found, written, shortcuts(world, checks), questions, tuple(threads), torch.__version__
+        kind,
+        recipe,
+        data_hash(recipe),
+        tuple(log),
+        one_forward,
+        written,
+        ignoring,
+        questions,
+        tuple(threads),
+        torch.__version__,
     )
     with unfinished_folder(place, WRITTEN_BY) as unfinished:
         files = unfinished.folder
@@ -234,11 +251,11 @@ def write_twin(
         (files / "recipe.toml").write_text(recipe_as_toml(recipe))
         (files / "training.csv").write_text(_as_csv(log))
         (files / "README.md").write_text(card_text(facts))
-    return found
+    return one_forward
 
 
 def as_stored(kind: str, recipe: Recipe, model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """A copy of a twin with its weights rounded to float16, as they are stored, in float32, as they are run."""
+    """A copy of a twin with its weights rounded to float16, as they are stored, and held in float32, as they are run."""
     copy = make_twin(kind, recipe)
     rounded = half_weights(model)
     for name, weights in copy.named_parameters():
@@ -247,7 +264,7 @@ def as_stored(kind: str, recipe: Recipe, model: LlamaForCausalLM) -> LlamaForCau
 
 
 def _as_csv(log: Sequence[Entry]) -> str:
-    """All entries of a log, one a row; what was not measured is empty."""
+    """All entries of a log, one per row; what was not measured is empty."""
     columns = list(dict.fromkeys(name for entry in log for name in entry))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

@@ -1,15 +1,15 @@
-"""Weights on disk: the state a run continues from, and the checkpoints it leaves behind. Safetensors only.
+"""Train one twin in a folder: seeded, resumable bit for bit, with checkpoints at powers of two. Weights are safetensors only.
 
-Decided here: a state is one file, the weights and AdamW's moments as tensors and everything else (how far, the log) as JSON in the file's header, with the SHA-256 of both. A run killed at any
-time leaves a whole one (`floatlens.folders.write_whole`). Checkpoints are float16, without the output matrix, which is the embedding.
-Refused: a file that is not a whole state, or was changed since it was written, or is one of a model of another shape.
+The folder holds `recipe.json` (recipe and kind), `state.safetensors` (what to resume from), `log.jsonl` (losses and scores, rewritten
+from the state) and `update-000016.safetensors`, `update-000032.safetensors`, ... A run that is killed at any time resumes from its
+last state and gives the weights that it would have given (same machine, same number of threads).
 
-Train one twin in a folder: seeded, resumable bit for bit, with checkpoints at powers of two.
+Decided here: a state is one file, with the weights and AdamW's moments as tensors and everything else (progress, log) as JSON in its
+header, and the SHA-256 of both; it is written whole or not at all (`floatlens.folders.write_whole`). Checkpoints are float16, without
+the output matrix, which is the embedding.
 
-The folder holds `recipe.json` (recipe and kind), `state.safetensors` (what to continue from), `log.jsonl` (losses and scores, written anew from the state) and
-`update-000016.safetensors`, `update-000032.safetensors`, ... A run killed at any time continues from its last state and gives the weights that it
-would have given (same machine, same number of threads).
-Refused: a folder that holds a run of another recipe or kind, and an update of which there is no checkpoint.
+Refused: a folder that holds a run of another recipe or kind, a file that is not a whole state, was changed since it was written or
+belongs to a model of another shape, and an update of which there is no checkpoint.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ _MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a run is: updates done, what they took, with how many threads, and the log so far."""
+    """How far a run has come: updates done, processor time, numbers of threads, and the log so far."""
 
     done: int = 0
     cpu_seconds: float = 0.0
@@ -65,18 +65,18 @@ def save_checkpoint(model: LlamaForCausalLM, path: Path) -> None:
 
 
 def save_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW, standing: Standing) -> None:
-    """Write everything that a run continues from."""
+    """Write everything that a run resumes from."""
     tensors: dict[str, Tensor] = {}
     for name, weights in model.named_parameters():
         tensors[f"weights.{name}"] = weights.detach()
         for moment, called in _MOMENTS.items():
             tensors[f"{moment}.{name}"] = optimizer.state[weights][called]
-    said = json.dumps(asdict(standing))
-    write_whole(path, save(tensors, metadata={"standing": said, "sha256": _digest(tensors, said)}))
+    progress = json.dumps(asdict(standing))
+    write_whole(path, save(tensors, metadata={"standing": progress, "sha256": _digest(tensors, progress)}))
 
 
 def read_standing(path: Path) -> Standing:
-    """How far the run of a state is; a run without one has not begun.
+    """How far the run of a state file has come; without the file it has not begun.
 
     Examples
     --------
@@ -87,14 +87,14 @@ def read_standing(path: Path) -> Standing:
         return Standing()
     try:
         with safe_open(path, framework="pt") as file:
-            said = json.loads(file.metadata()["standing"])
-        return Standing(said["done"], said["cpu_seconds"], tuple(said["threads"]), tuple(said["log"]))
+            progress = json.loads(file.metadata()["standing"])
+        return Standing(progress["done"], progress["cpu_seconds"], tuple(progress["threads"]), tuple(progress["log"]))
     except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise Refusal(f"{path} is not the state of a training ({error}). Remove it to begin again, or choose another folder.") from None
+        raise Refusal(f"{path} is not the state of a training ({error}). Delete it to start over, or choose another folder.") from None
 
 
 def restore_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW) -> Standing:
-    """Bring a model and its optimizer to where a run stands, in place; nothing is changed if it has not begun."""
+    """Load the state of a run into a model and its optimizer, in place; nothing changes if the run has not begun."""
     standing = read_standing(path)
     if not standing.done:
         return standing
@@ -102,11 +102,11 @@ def restore_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.Ad
     with safe_open(path, framework="pt") as file:
         written = file.metadata()
     if "sha256" in written and written["sha256"] != _digest(tensors, written["standing"]):  # earlier versions wrote none
-        raise Refusal(f"{path} was changed since it was written, so going on from it would give other weights. Remove it to begin again.")
+        raise Refusal(f"{path} was changed since it was written, so resuming from it would give other weights. Delete it to start over.")
     names = dict(model.named_parameters())
     expected = {f"{part}.{name}": weights.shape for name, weights in names.items() for part in ("weights", *_MOMENTS)}
     if {name: tensor.shape for name, tensor in tensors.items()} != expected:
-        raise Refusal(f"{path} holds weights of another shape than its recipe's. Remove it to begin again, or choose another folder.")
+        raise Refusal(f"{path} holds weights of another shape than its recipe's. Delete it to start over, or choose another folder.")
     for name, weights in names.items():
         weights.data.copy_(tensors[f"weights.{name}"])
         moments = {called: tensors[f"{moment}.{name}"] for moment, called in _MOMENTS.items()}
@@ -143,18 +143,18 @@ def train_twin(
     report: Callable[[Entry], None] = lambda entry: None,
     progress: bool = True,
 ) -> FinishedRun:
-    """Train a twin in a folder, from where it stands there to the end of the recipe.
+    """Train a twin in a folder, from where its run stopped to the end of the recipe.
 
     Parameters
     ----------
     kind
         "arm", "mdm" or "causal-mdm".
     folder
-        Where the run is kept; it is made if it is not there.
+        Where the run is kept; it is created if needed.
     recipe
         What to do; every `recipe.check_every` updates the state is saved and scores are measured.
     report
-        Given every new entry of the log.
+        Called with every new entry of the log.
     progress
         Show a progress bar.
 
@@ -176,7 +176,7 @@ def train_twin(
 
 
 def updates_done(folder: str | PathLike[str]) -> int:
-    """From which update a run in a folder would continue; 0 if there is none.
+    """How many updates the run in a folder has done; 0 if there is none.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def checkpoint_name(update: int) -> str:
 
 
 def twin_at(folder: str | PathLike[str], update: int) -> LanguageModel:
-    """The twin of a run as it was after an update, one of the powers of two, in float32 and ready to write and be traced.
+    """The twin of a run as it was after an update (a power of two), in float32, ready to write and to be traced.
 
     Examples
     --------
@@ -211,11 +211,11 @@ def twin_at(folder: str | PathLike[str], update: int) -> LanguageModel:
         raise Refusal(f"{place} holds no run of a twin. Give a folder such as twins/runs/twin-mdm, which floatlens train twins fills.")
     file = place / checkpoint_name(update)
     if not file.is_file():
-        there = ", ".join(str(int(found.stem.removeprefix("update-"))) for found in sorted(place.glob("update-*.safetensors")))
+        there = ", ".join(str(int(checkpoint.stem.removeprefix("update-"))) for checkpoint in sorted(place.glob("update-*.safetensors")))
         raise Refusal(f"{place} holds no checkpoint of update {update}. It holds: {there or 'none yet'}.")
-    said = json.loads((place / RECIPE).read_text())
-    kind = said.pop("kind")
-    model = make_twin(kind, recipe_of(said, str(place / RECIPE)))
+    stored = json.loads((place / RECIPE).read_text())
+    kind = stored.pop("kind")
+    model = make_twin(kind, recipe_of(stored, str(place / RECIPE)))
     weights = load_file(file)
     for name, parameter in model.named_parameters():
         parameter.data.copy_(weights[name])
@@ -223,7 +223,7 @@ def twin_at(folder: str | PathLike[str], update: int) -> LanguageModel:
 
 
 def as_language_model(kind: str, model: LlamaForCausalLM) -> LanguageModel:
-    """A twin with its tokenizer and its way to write."""
+    """A twin with its tokenizer and its sampler."""
     how = KINDS[kind]
     return LanguageModel(
         model.eval(),
@@ -238,7 +238,7 @@ def as_language_model(kind: str, model: LlamaForCausalLM) -> LanguageModel:
 
 
 def _train(model: LlamaForCausalLM, kind: str, place: Path, recipe: Recipe, report: Callable[[Entry], None], progress: bool) -> FinishedRun:
-    _claim(place, kind, recipe)
+    _mark_as_own(place, kind, recipe)
     world, optimizer = make_world(), make_optimizer(model, recipe)
     standing = restore_state(place / STATE, model, optimizer)
     losses: list[float] = []
@@ -258,14 +258,14 @@ def _train(model: LlamaForCausalLM, kind: str, place: Path, recipe: Recipe, repo
                 standing = Standing(update, seconds, threads, (*standing.log, entry))
                 save_state(place / STATE, model, optimizer, standing)
                 losses = []
-                write_whole(place / LOG, "".join(json.dumps(one) + "\n" for one in standing.log).encode())
+                write_whole(place / LOG, "".join(json.dumps(line) + "\n" for line in standing.log).encode())
                 report(entry)
             advance(1)
     return FinishedRun(model, standing)
 
 
-def _claim(folder: Path, kind: str, recipe: Recipe) -> None:
-    """Say whose folder it is, or find that it is another's."""
+def _mark_as_own(folder: Path, kind: str, recipe: Recipe) -> None:
+    """Write down which run the folder holds, or refuse it if it holds another."""
     written, own = folder / RECIPE, {"kind": kind, **recipe_as_table(recipe)}
     if not written.exists():
         if (folder / STATE).exists():
@@ -274,6 +274,6 @@ def _claim(folder: Path, kind: str, recipe: Recipe) -> None:
     try:
         same = json.loads(written.read_text()) == own
     except ValueError:
-        raise Refusal(f"{written} is not JSON, so it cannot be told whose run the folder holds. Choose another folder.") from None
+        raise Refusal(f"{written} is not JSON, so it cannot be told which run the folder holds. Choose another folder.") from None
     if not same:
-        raise Refusal(f"{folder} holds a run of another recipe or kind. Choose another folder (--into), or remove it.")
+        raise Refusal(f"{folder} holds a run of another recipe or kind. Choose another folder (--into), or delete it.")

@@ -1,13 +1,10 @@
 """How well a twin answers, on people whose pair of names was never in training.
 
-Decided here: one forward a question, and all values of the answer must be right. The twins that fill masks see every token of the answer masked; twin-arm sees the true
-words before each token, which makes long answers easier for it: scores of descriptions compare checkpoints of one twin, not twins. Quick enough to watch
-a training; what a model writes when it decodes step by step is for the evaluation. `shortcuts` says what ignoring the person scores.
-
-How well a twin answers when it writes its answer itself, step by step: what its model card says.
-
-Decided here: greedy, one token a step, as long as the answer and its end; right if all values of the answer stand among the words. The questions are those of `scores`,
-which ask for everything in one forward and are for watching a training.
+`scores` takes one forward per question and asks for all values of the answer at once, which is fast enough to watch a training. The
+twins that fill masks see every token of the answer masked; twin-arm sees the true words before each token, which makes long answers
+easier for it: scores of descriptions compare checkpoints of one twin, not twins. `written_scores`, which the model card reports, lets
+the twin write the answer itself: greedily, one token per step, as long as the answer and its end; it is right if it contains all
+values. Both ask the same questions. `shortcuts` says what ignoring the person would score.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +22,12 @@ from floatlens.tasks.world.people import World
 from floatlens.tasks.world.questions import Question, closed_book, describing, open_book, prompt_of, two_hop
 from floatlens.tasks.world.words import EOS, MASK
 
-QUESTIONS = 96  # a score while a training is watched
+QUESTIONS = 96  # per score, while training
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score in words, and how its questions are drawn; for recall, how many sentences stand before them."""
+    """A score in words, and how its questions are drawn; for recall, the number of sentences in the prompt."""
 
     says: str
     make: Callable[[Random, World], Question] | None = None
@@ -55,7 +52,7 @@ SCORES = {
 
 
 def guesses(model: Predictor, kind: str, batch: Batch) -> Tensor:
-    """What the model takes each token for: twin-arm given the true words before it, the others with all answers masked.
+    """The token that the model predicts at each position: twin-arm given the true words before it, the others with all answers masked.
 
     Examples
     --------
@@ -72,7 +69,7 @@ def guesses(model: Predictor, kind: str, batch: Batch) -> Tensor:
 
 
 def scores(model: nn.Module, kind: str, world: World, names: Sequence[str], count: int = QUESTIONS) -> dict[str, float]:
-    """The named scores as shares; the questions are the same at every call, and the first of more questions are those of fewer.
+    """The named scores, as shares. The questions are the same at every call; a larger `count` adds to those of a smaller one.
 
     Examples
     --------
@@ -86,20 +83,20 @@ def scores(model: nn.Module, kind: str, world: World, names: Sequence[str], coun
         raise Refusal(f"There is no score {unknown[0]!r}; the scores are {', '.join(SCORES)}.")
     was_training = model.training
     model.eval()
-    found = {}
+    shares = {}
     for name in names:
         make, rng = SCORES[name].make, Random(f"scores-{name}")
         if make is None:
-            found[name] = recall_share(model, kind, world, SCORES[name].sentences, count)
+            shares[name] = recall_share(model, kind, world, SCORES[name].sentences, count)
         else:
-            found[name] = share_right(model, kind, [make(rng, world) for _ in range(count)])
+            shares[name] = share_right(model, kind, [make(rng, world) for _ in range(count)])
     model.train(was_training)
-    return found
+    return shares
 
 
 @torch.no_grad()
 def share_right(model: nn.Module, kind: str, questions: Sequence[Question], size: int = 32) -> float:
-    """Share of the questions, all of one length, whose values are all right; `size` of them run together."""
+    """The share of questions whose values are all right; the questions have one length, and `size` of them run together."""
     right = 0
     for first in range(0, len(questions), size):
         part = questions[first : first + size]
@@ -112,7 +109,7 @@ def share_right(model: nn.Module, kind: str, questions: Sequence[Question], size
 
 @torch.no_grad()
 def recall_share(model: nn.Module, kind: str, world: World, sentences: int, count: int = QUESTIONS) -> float:
-    """Share of the values right in the smallest form of binding, with test people."""
+    """The share of right values in the smallest form of binding, with test people."""
     shape = Shape("open", sentences, attributes=1, questions=sentences, cloze=True)
     batch = make_batch(Random("recall"), replace(world, training=world.test), shape, count)
     values = batch.answers & (batch.tokens != TOKEN_ID["."]) & (batch.tokens != TOKEN_ID[EOS])
@@ -120,7 +117,7 @@ def recall_share(model: nn.Module, kind: str, world: World, sentences: int, coun
 
 
 def shortcuts(world: World, names: Sequence[str]) -> dict[str, float]:
-    """What each of the named scores would be if the person were ignored; closed-book, the mean share of an attribute's most frequent value.
+    """What each of the named scores would be if the person were ignored; closed book, the mean share of the most frequent value.
 
     Examples
     --------
@@ -128,16 +125,16 @@ def shortcuts(world: World, names: Sequence[str]) -> dict[str, float]:
     >>> shortcuts(make_world(), ["recall4", "open2", "hop4"])
     {'recall4': 0.25, 'open2': 0.5, 'hop4': 0.25}
     """
-    found = {}
+    shares = {}
     for name in names:
         make, rng = SCORES[name].make, Random(f"scores-{name}")
-        asked = [make(rng, world).shortcut for _ in range(QUESTIONS)] if make else [1 / SCORES[name].sentences]
-        found[name] = sum(asked) / len(asked)
-    return found
+        shortcuts_of = [make(rng, world).shortcut for _ in range(QUESTIONS)] if make else [1 / SCORES[name].sentences]
+        shares[name] = sum(shortcuts_of) / len(shortcuts_of)
+    return shares
 
 
 def written_scores(lm: LanguageModel, world: World, names: Sequence[str], count: int) -> dict[str, float]:
-    """The named scores as shares of that many questions; those of recall are none of questions and are refused.
+    """The named scores as shares of `count` questions that the twin answers in writing. Refused: scores of recall, which have no questions.
 
     Examples
     --------
@@ -146,14 +143,14 @@ def written_scores(lm: LanguageModel, world: World, names: Sequence[str], count:
     >>> written_scores(load("twin-arm"), make_world(), ["closed"], count=4)
     {'closed': 1.0}
     """
-    found = {}
+    shares = {}
     for name in names:
         make, rng = SCORES[name].make, Random(f"scores-{name}")
         if make is None:
-            raise Refusal(f"The score {name!r} asks for no answer that could be written; choose one of the questions.")
+            raise Refusal(f"The score {name!r} asks for no answer that could be written. Choose one with questions, such as open2.")
         questions = [make(rng, world) for _ in range(count)]
         length = len(questions[0].answer) + 1
         written = lm.generate([prompt_of(question) for question in questions], gen_length=length, batch_size=25, progress=False)
-        right = (set(question.accepted) <= set(one.text.split()) for question, one in zip(questions, written, strict=True))
-        found[name] = sum(right) / count
-    return found
+        right = (set(question.accepted) <= set(answer.text.split()) for question, answer in zip(questions, written, strict=True))
+        shares[name] = sum(right) / count
+    return shares

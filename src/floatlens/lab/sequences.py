@@ -1,7 +1,7 @@
 """Training sequences of the world: passages and several questions about them, as token ids with the answers marked.
 
-Decided here: a `Shape` fixes the length of its sequences, so that a batch of one shape is a rectangle without padding. Only training people and people known by heart are
-drawn; test people never are.
+Decided here: a `Shape` fixes the length of its sequences, so that a batch of one shape is a rectangle without padding. Only training
+people and people known by heart are drawn; test people never are.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,14 +30,14 @@ from floatlens.tasks.world.questions import Question
 from floatlens.tasks.world.words import ATTRIBUTES, BOS, EOS, NEWLINE, RELATIONS, vocabulary
 
 TOKEN_ID = {word: number for number, word in enumerate(vocabulary())}
-LONGEST = 1024  # positions that a twin has
+LONGEST = 1024  # tokens that a twin sees
 Pieces = list[tuple[Words, bool]]  # words, and whether they answer
 Predictor = Callable[..., Any]  # model(input_ids=...).logits: (sequence, position, word)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One kind of sequence. `attributes` is how many of them each passage of the set holds (every passage the same ones)."""
+    """One kind of sequence. `attributes` is how many attributes each passage gives; all passages give the same ones."""
 
     kind: str  # "open", "closed", "two-hop", "relation", "description", "closed-description"
     passages: int = 0
@@ -45,7 +45,7 @@ class Shape:
     fillers: int = 0
     questions: int = 1
     cloze: bool = False
-    ends: int = 1  # end tokens behind the last answer
+    ends: int = 1  # end tokens after the last answer
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _question(person: Person, index: int, value: str, cloze: bool) -> Pieces:
 
 
 def _several(rng: Random, facts: Sequence[tuple[Person, Values]], indices: Sequence[int], shape: Shape) -> Pieces:
-    """Different questions while there are any, in any order."""
+    """Questions in random order, all different as long as there are enough."""
     everything = [(person, index, values[index]) for person, values in facts for index in indices]
     rng.shuffle(everything)
     chosen = (everything * -(-shape.questions // len(everything)))[: shape.questions]
@@ -134,7 +134,7 @@ BUILDERS: dict[str, Callable[[Random, World, Shape], Pieces]] = {
 
 
 def make_batch(rng: Random, world: World, shape: Shape, count: int) -> Batch:
-    """That many sequences of one shape.
+    """Draw `count` sequences of one shape.
 
     Examples
     --------

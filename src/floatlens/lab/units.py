@@ -1,8 +1,7 @@
-"""How much is run: how many prompts are traced, how many questions are asked, how many answers are written under masking.
+"""Units of work of the demo, one experiment with one twin each, and how much each of them does.
 
-Everything follows from the number of questions, so that one option makes the whole study larger or smaller. Refused: too few questions for an interval.
-
-Units of work: one experiment with one twin each. What a unit gives depends on nothing but the unit, so it does not matter which process runs it, and when.
+What a unit gives depends on nothing but the unit, so it does not matter which process runs it, or when. Everything follows from the
+number of questions, so that one option makes the whole study larger or smaller. Refused: too few questions for an interval.
 """
 
 from collections.abc import Mapping
@@ -15,13 +14,13 @@ from floatlens.claims.evidence import EXPERIMENTS
 from floatlens.errors import Refusal
 
 QUESTIONS = 20
-"""By default: what two cores finish in less than a minute and a half. More questions give narrower intervals."""
+"""The default, which two cores finish in about a minute and a half. More questions give narrower intervals."""
 FEWEST = 4
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many of each. `questions` are asked in every context; tracing and writing under masks cost more, so there are fewer of those.
+    """How much is run. `questions` are asked in every context; tracing and writing under masking cost more, so there are fewer of those.
 
     Examples
     --------
@@ -39,7 +38,7 @@ class Sizes:
 
     @property
     def traced(self) -> int:
-        """Descriptions whose writing is recorded at every step."""
+        """Descriptions that are traced while they are written."""
         return max(2, 3 * self.questions // 16)
 
     @property
@@ -49,7 +48,7 @@ class Sizes:
 
     @property
     def masked(self) -> int:
-        """Questions whose answer's likelihood is taken under masking."""
+        """Questions whose answer's likelihood is measured under masking."""
         return max(2, 2 * self.questions // 5)
 
     @property
@@ -59,12 +58,12 @@ class Sizes:
 
 
 Tables = Mapping[str, pl.DataFrame]
-"""Rows for the tables of the evidence, by the name of the table."""
+"""Rows for the tables of the evidence, by name of the table."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One experiment with one twin, which writes its trace into the folder, and its figures if they are wanted."""
+    """One experiment with one twin. It writes its trace into the folder, and its figures if `figures` is set."""
 
     twin: str
     model: str
@@ -76,7 +75,7 @@ class Unit:
 
 
 def planned_units(models: Mapping[str, str], folder: Path, sizes: Sizes, seed: int, *, figures: bool = True) -> list[Unit]:
-    """Everything that has to be done, the longest first, so that processes end together.
+    """All units, the longest first, so that the processes finish at about the same time.
 
     Examples
     --------
@@ -90,7 +89,7 @@ def planned_units(models: Mapping[str, str], folder: Path, sizes: Sizes, seed: i
 
 
 def short_name(model: str) -> str:
-    """The name of a model, or the last part of its folder: where a folder lies says nothing about the model.
+    """The name of a model, or the last part of its folder: where a folder is stored says nothing about the model.
 
     Examples
     --------

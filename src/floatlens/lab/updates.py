@@ -1,19 +1,17 @@
-"""What the twins are trained to do: predict the next token (twin-arm), or what stands behind the masks (the others).
+"""One update of one twin: the model before training, its optimizer, the sequences and the loss of an update, and the step itself.
 
-Decided here: both count an answer's token fully and every other token by `ELSEWHERE`, so that names nobody could guess do not drown the answers. Mask ratios of the
-answers are stratified over the batch; a third of the sequences has its answers masked whole, because that is where decoding starts. No 1/t weights: they
-make small batches slower, not better. In half of the sequences up to .3 of the other tokens are masked as well.
+The twins learn to predict the next token (twin-arm) or what is behind the masks (the others). Both losses count a token of an answer
+fully and every other token by `ELSEWHERE`, so that names nobody could guess do not drown the answers. Mask ratios of the answers are
+stratified over the batch; in a third of the sequences the answers are masked completely, because that is where decoding starts. There
+are no 1/t weights, which make small batches slower and not better. In half of the sequences up to .3 of the other tokens are masked
+as well.
 
-One update of one twin: the model before training, its optimizer, the sequences of an update, and the step itself.
+What an update sees depends only on the recipe's seed and on the number of the update, never on a generator that runs on: update 1,000
+is the same whether or not the run was killed before it. All twins see the same sequences and start from the same numbers. `data_hash`
+is one hash of what a recipe trains on (all that the world can say, and the sequences of each stage's first update), so that weights
+can say which data they saw; it is the same in every process and on every platform.
 
-Decided here: what an update sees depends on the recipe's seed and its own number alone, never on a generator that runs on; update 1,000 is the same
-whether or not the run was killed before it. All twins see the same sequences and start from the same numbers.
 Refused: a kind of twin that does not exist.
-
-What a recipe trains on, as one hash: so that weights can say which data they saw, and a changed world or a changed drawing of sequences is noticed.
-
-Decided here: the hash covers all that the world can say and the sequences of every stage's first update, token ids and answers. They are written as numbers in text, so
-it is the same in every process and on every platform.
 """
 
 import json
@@ -38,7 +36,7 @@ ELSEWHERE = 0.15
 
 
 def draw_masks(batch: Batch, generator: Generator) -> Tensor:
-    """bool (sequence, position): what is hidden.
+    """Draw what is hidden: bool (sequence, position).
 
     Examples
     --------
@@ -59,7 +57,7 @@ def draw_masks(batch: Batch, generator: Generator) -> Tensor:
 
 
 def batch_loss(model: Predictor, kind: str, batch: Batch, generator: Generator) -> Tensor:
-    """The mean loss of a batch, answers weighing most; the generator draws the masks, which twin-arm has none of.
+    """The mean loss of a batch, in which answers weigh most; the generator draws the masks (twin-arm has none).
 
     Examples
     --------
@@ -78,7 +76,7 @@ def batch_loss(model: Predictor, kind: str, batch: Batch, generator: Generator) 
     hidden = draw_masks(batch, generator)
     logits = model(input_ids=batch.tokens.masked_fill(hidden, TOKEN_ID[MASK])).logits[hidden]
     losses = F.cross_entropy(logits, batch.tokens[hidden], reduction="none")
-    return (losses * weight[hidden]).sum() / weight[hidden].sum().clamp(min=1.0)  # a batch may hide next to nothing
+    return (losses * weight[hidden]).sum() / weight[hidden].sum().clamp(min=1.0)  # a batch may hide almost nothing
 
 
 def make_twin(kind: str, recipe: Recipe) -> LlamaForCausalLM:
@@ -132,7 +130,7 @@ def make_optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW
 
 
 def draw_batches(recipe: Recipe, world: World, update: int) -> list[Batch]:
-    """The sequences of an update, one batch a part of its stage's mixture.
+    """The sequences of an update, one batch per part of its stage's mixture.
 
     Examples
     --------
@@ -146,7 +144,7 @@ def draw_batches(recipe: Recipe, world: World, update: int) -> list[Batch]:
 
 
 def run_update(model: LlamaForCausalLM, optimizer: torch.optim.AdamW, kind: str, recipe: Recipe, world: World, update: int) -> float:
-    """One update, changing the model and the optimizer in place; its loss.
+    """Run one update, which changes the model and the optimizer in place, and return its loss.
 
     Examples
     --------

@@ -32,7 +32,7 @@ from floatlens.terminal import progress_bar
 HEADINGS = {"accuracy": "accuracy", "log_likelihood": "log likelihood", "exact_match": "exact match", "f1": "F1"}
 ALWAYS = ("accuracy", "log_likelihood")
 CONTROLS = {"count": "as many keys", "mass": "as much attention", "heads": "as many heads"}
-UNITS = {"noise": "from 0 to 1", "position": "a slot later", "retrieved": "a passage more", "masks": "a mask more"}
+UNITS = {"noise": "from 0 to 1", "position": "per slot", "retrieved": "per passage", "masks": "per mask"}
 REMOVED = {"accuracy": "removed", "log_likelihood": "likelihood_removed"}
 AS_MUCH = 0.9
 FELL_SHORT = (
@@ -47,8 +47,8 @@ def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[O
     Examples
     --------
     >>> from floatlens.study.outcomes import summarise
-    >>> rows = [dict(model="m", sample=str(at), context="gold", kind="gold", level=None, intervention="", control="", accuracy=1.0, removed=None,
-    ...              likelihood_removed=None, shortcut=None, passages=1, passages_cut=0, gold_cut=0) for at in range(3)]
+    >>> rows = [dict(model="m", sample=str(number), context="gold", kind="gold", level=None, intervention="", control="", accuracy=1.0,
+    ...              removed=None, likelihood_removed=None, shortcut=None, passages=1, passages_cut=0, gold_cut=0) for number in range(3)]
     >>> table = pl.DataFrame(rows, schema_overrides={"level": pl.Float64, "removed": pl.Float64, "shortcut": pl.Float64})
     >>> print_evaluation(Console(width=80), table, summarise(table, outcomes=["accuracy"]))  # doctest: +ELLIPSIS
     3 questions. Means with 95 % intervals over questions; accuracies from 0 to 1.
@@ -56,13 +56,13 @@ def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[O
     ...
     No passage was cut.
     """
-    _print_head(console, table, {one.outcome for one in outcomes})
+    _print_head(console, table, {result.outcome for result in outcomes})
     by_model = {str(model): rows for (model,), rows in table.group_by("model", maintain_order=True)}
     names, notes = short_names(by_model), list[str]()
     left_out = print_fitting(console, [(model, _scores(model, rows, outcomes, notes)) for model, rows in by_model.items()])
     print_fitting(console, list(_gains(outcomes, names, notes)))
     left_out += print_fitting(console, list(_damages(by_model, outcomes, names, notes)))
-    slopes = [one for one in outcomes if one.quantity in ("slope", "slope difference") and one.outcome in ALWAYS]
+    slopes = [result for result in outcomes if result.quantity in ("slope", "slope difference") and result.outcome in ALWAYS]
     print_fitting(console, [("Change with the level", _slopes(slopes, names, notes))] if slopes else [])
     print_notes(console, notes)
     if left_out:
@@ -82,7 +82,7 @@ def _print_head(console: Console, table: pl.DataFrame, taken: set[str]) -> None:
 
 
 def _scores(model: str, rows: pl.DataFrame, outcomes: Sequence[Outcome], notes: list[str]) -> list[Column]:
-    means = {(one.outcome, *_condition(one)): one for one in outcomes if one.quantity == "mean" and one.model == model}
+    means = {(result.outcome, *_condition(result)): result for result in outcomes if result.quantity == "mean" and result.model == model}
     conditions = rows.select("context", "intervention", "control").unique(maintain_order=True).rows()
     columns = [Column("context", [_named(*condition) for condition in conditions])]
     for outcome, heading in HEADINGS.items():
@@ -96,17 +96,18 @@ def _scores(model: str, rows: pl.DataFrame, outcomes: Sequence[Outcome], notes: 
 
 def _gains(outcomes: Sequence[Outcome], names: Mapping[str, str], notes: list[str]) -> Iterator[tuple[str, list[Column]]]:
     """What each model gains, then how much more one gains than the other: the model-by-context interaction."""
-    found = [one for one in outcomes if one.quantity in ("gain", "interaction") and one.outcome in ALWAYS]
-    for model, other in dict.fromkeys((one.model, one.other) for one in found):
-        own = {(one.outcome, one.context): one for one in found if (one.model, one.other) == (model, other)}
+    gains = [result for result in outcomes if result.quantity in ("gain", "interaction") and result.outcome in ALWAYS]
+    for model, other in dict.fromkeys((result.model, result.other) for result in gains):
+        own = {(result.outcome, result.context): result for result in gains if (result.model, result.other) == (model, other)}
         contexts = list(dict.fromkeys(context for _, context in own))
         columns = [Column("context", [f"{context} *" if context in BRACKETS else context for context in contexts])]
         for outcome in ALWAYS:
             row = [own.get((outcome, context)) for context in contexts]
             if any(row):
-                columns.append(Column(HEADINGS[outcome], [_cell(one, notes) for one in row]))
-            if any(one and one.p_value is not None for one in row):
-                columns.append(Column("p", ["" if one is None or one.p_value is None else number(one.p_value) for one in row], right=True))
+                columns.append(Column(HEADINGS[outcome], [_cell(result, notes) for result in row]))
+            if any(result and result.p_value is not None for result in row):
+                p_values = ["" if result is None or result.p_value is None else number(result.p_value) for result in row]
+                columns.append(Column("p", p_values, right=True))
         over = f"over {next(iter(own.values())).reference}"
         if other:
             yield (
@@ -123,17 +124,17 @@ def _damages(
     """What each intervention costs in each context, its controls below it."""
     for model, rows in by_model.items():
         for outcome in ALWAYS:
-            own = [one for one in outcomes if (one.model, one.outcome) == (model, outcome)]
+            own = [result for result in outcomes if (result.model, result.outcome) == (model, outcome)]
             damage, beyond, per_removed = (
-                {_condition(one): one for one in own if one.quantity == quantity}
+                {_condition(result): result for result in own if result.quantity == quantity}
                 for quantity in ("damage", "damage beyond control", "damage per removed")
             )
             lines: list[tuple[str, ...]] = []
             for context in dict.fromkeys(context for context, *_ in damage):
                 lines.append((context, "", "", "", ""))
-                for condition in (one for one in damage if one[0] == context):
+                for condition in (key for key in damage if key[0] == context):
                     removed = _removed(rows, condition, REMOVED[outcome], notes)
-                    numbers = (_cell(found.get(condition), notes) for found in (damage, beyond, per_removed))
+                    numbers = (_cell(results.get(condition), notes) for results in (damage, beyond, per_removed))
                     lines.append((_named(*condition), removed, *numbers))
             if lines:
                 called, removed, lost, further, ratio = zip(*lines, strict=True)
@@ -160,18 +161,18 @@ def _removed(rows: pl.DataFrame, condition: tuple[str, str, str], column: str, n
     return f"{number(100 * share)} %{note_mark(FELL_SHORT * short, notes)}"
 
 
-def _slopes(found: Sequence[Outcome], models: Mapping[str, str], notes: list[str]) -> list[Column]:
+def _slopes(slopes: Sequence[Outcome], models: Mapping[str, str], notes: list[str]) -> list[Column]:
     """How outcomes change with the level, by kind of context: each model, then differences between them."""
-    cells: dict[str, list[str]] = {outcome: [] for outcome in ALWAYS if any(one.outcome == outcome for one in found)}
+    cells: dict[str, list[str]] = {outcome: [] for outcome in ALWAYS if any(result.outcome == outcome for result in slopes)}
     names = []
-    for series in dict.fromkeys(one.context for one in found):
+    for series in dict.fromkeys(result.context for result in slopes):
         kind = "masks" if series.endswith(",masks") else series.partition(",")[0].partition("/")[0]
-        own = [one for one in found if one.context == series]
-        rows = list(dict.fromkeys((one.model, one.other) for one in own))
+        own = [result for result in slopes if result.context == series]
+        rows = list(dict.fromkeys((result.model, result.other) for result in own))
         names.append(f"{series}, {UNITS[kind]}")
-        names += [f"  {models[one]}" + (f" minus {models[other]}" if other else "") for one, other in rows]
+        names += [f"  {models[model]}" + (f" minus {models[other]}" if other else "") for model, other in rows]
         for outcome, column in cells.items():
-            by_models = {(one.model, one.other): one for one in own if one.outcome == outcome}
+            by_models = {(result.model, result.other): result for result in own if result.outcome == outcome}
             column += ["", *(_cell(by_models.get(pair), notes) for pair in rows)]
     return [Column("", names), *(Column(HEADINGS[outcome], column) for outcome, column in cells.items())]
 
@@ -186,7 +187,8 @@ def _print_cuts(console: Console, table: pl.DataFrame, names: Mapping[str, str])
         asked = len(unedited.filter((pl.col("model") == model) & (pl.col("context") == context)))
         gold = len(own.filter(pl.col("gold_cut") > 0))
         console.print(
-            f"{names[str(model)]}, {context}: passages were cut from {len(own)} of {asked} prompts, a gold one from {gold} ({100 * gold / asked:.1f} %), to fit the model's context.",
+            f"{names[str(model)]}, {context}: passages were cut from {len(own)} of {asked} prompts, a gold one from {gold} "
+            f"({100 * gold / asked:.1f} %), to fit the model's context.",
             highlight=False,
             markup=False,
         )
@@ -198,20 +200,20 @@ def _named(context: str, intervention: str, control: str) -> str:
     return f"  {intervention}" if not control else f"    {CONTROLS.get(control, control)}"
 
 
-def _condition(one: Outcome) -> tuple[str, str, str]:
-    return one.context, one.intervention, one.control
+def _condition(result: Outcome) -> tuple[str, str, str]:
+    return result.context, result.intervention, result.control
 
 
 def _of(rows: pl.DataFrame, context: str, intervention: str, control: str) -> pl.DataFrame:
     return rows.filter((pl.col("context") == context) & (pl.col("intervention") == intervention) & (pl.col("control") == control))
 
 
-def _cell(one: Outcome | None, notes: list[str]) -> str:
+def _cell(result: Outcome | None, notes: list[str]) -> str:
     """A number with its interval; alone, with a note, where the interval has no width or does not exist."""
-    if one is None:
+    if result is None:
         return ""
-    text = number(one.estimate) if one.low == one.high else with_interval(one.estimate, one.low, one.high)
-    return text + note_mark(one.reason, notes)
+    text = number(result.estimate) if result.low == result.high else with_interval(result.estimate, result.low, result.high)
+    return text + note_mark(result.reason, notes)
 
 
 def _mean(rows: pl.DataFrame, column: str) -> str:
@@ -264,6 +266,6 @@ def _drawings(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> dict[str, Cal
     if len(contexts) <= 1 or edited["intervention"].n_unique() == 1:
         return drawings | ({"interventions": partial(intervention_damage, table, outcomes)} if contexts else {})
     for context in contexts:
-        found = [one for one in outcomes if one.context == context]
-        drawings[f"interventions-{as_file_name(context)}"] = partial(intervention_damage, table.filter(pl.col("context") == context), found)
+        own = [result for result in outcomes if result.context == context]
+        drawings[f"interventions-{as_file_name(context)}"] = partial(intervention_damage, table.filter(pl.col("context") == context), own)
     return drawings

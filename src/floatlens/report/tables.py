@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -22,6 +22,7 @@ from floatlens.measures.summary import Contrast, Finding, Summary
 from floatlens.terminal import on_one_line, visible
 
 ANY_WIDTH = 10_000
+NAME_WIDTH, WHOLE_WIDTH, NUMBER_WIDTH = 22, 32, 7  # columns of measures, of "all layers" with its null, of a single number
 
 
 def short_names(models: Iterable[str]) -> dict[str, str]:
@@ -40,10 +41,11 @@ def short_names(models: Iterable[str]) -> dict[str, str]:
 
 
 def print_findings(console: Console, summary: Summary, findings: Sequence[Finding], groups: Sequence[str]) -> None:
-    """A table for each query group, one for what has none, and why numbers are missing."""
-    said = summary.about
+    """Print a table for each query group, one for what has none, and why numbers are missing."""
+    about = summary.about
     console.print(
-        f"{said['model']} ({said['family']}): {_prompts(len(set(summary.prompts)))}, anchors by {said['rule']} > {number(said['eps'])}. "
+        f"{about['model']} ({about['family']}): {_prompts(len(set(summary.prompts)))}, "
+        f"anchors by {about['rule']} > {number(about['eps'])}. "
         "Means over prompts, steps and heads with 95 % intervals; null: what even attention or chance would give.\n",
         highlight=False,
     )
@@ -51,20 +53,33 @@ def print_findings(console: Console, summary: Summary, findings: Sequence[Findin
     for group in [*groups, ""]:
         rows = [finding for finding in findings if finding.group == group]
         if rows:
-            console.print(_table(f"{group.capitalize()} rows" if group else "The answer's rows; masked against unmasked rows", rows, notes))
+            title = f"{group.capitalize()} rows" if group else "The answer's rows; masked against unmasked rows"
+            for table in _tables(console.width, title, rows, notes):
+                console.print(table)
     print_notes(console, notes)
     _print_skipped(console, summary.skipped)
 
 
-def _table(title: str, findings: Sequence[Finding], notes: list[str]) -> Table:
+def _tables(width: int, title: str, findings: Sequence[Finding], notes: list[str]) -> Iterator[Table]:
+    """The findings in as many tables as it takes to fit the width: all layers and thirds of the depth, or layers."""
+    depths = list(dict.fromkeys(finding.depth for finding in findings if finding.depth != "all"))
+    with_whole = any(finding.depth == "all" for finding in findings)
+    together = max(1, (width - NAME_WIDTH - with_whole * WHOLE_WIDTH) // NUMBER_WIDTH)
+    yield _table(title, findings, depths[:together], with_whole, notes)
+    rest = depths[together:]
+    together = max(1, (width - NAME_WIDTH) // NUMBER_WIDTH)
+    for first in range(0, len(rest), together):
+        yield _table(f"{title}, continued", findings, rest[first : first + together], False, notes)
+
+
+def _table(title: str, findings: Sequence[Finding], depths: Sequence[str], with_whole: bool, notes: list[str]) -> Table:
     by_depth = {(finding.measure, finding.part, finding.depth): finding for finding in findings}
-    columns = list(dict.fromkeys(finding.depth for finding in findings if finding.depth != "all"))
     table = narrow_table(title)
     table.add_column("")
-    if any(finding.depth == "all" for finding in findings):
+    if with_whole:
         table.add_column("all layers", no_wrap=True)
         table.add_column("null", justify="right", no_wrap=True)
-    for depth in columns:
+    for depth in depths:
         table.add_column(depth, justify="right", no_wrap=True)
     measures: dict[str, list[str]] = {}
     for finding in findings:
@@ -78,12 +93,12 @@ def _table(title: str, findings: Sequence[Finding], notes: list[str]) -> Table:
             table.add_row(Text(_named(measure, unit)))
         for part in parts:
             whole = by_depth.get((measure, part, "all"))
-            thirds = [by_depth.get((measure, part, depth)) for depth in columns]
-            cells = (
-                [with_interval(whole.value, whole.low, whole.high) + note_mark(whole.reason, notes), number(whole.null)] if whole else []
-            )
+            numbers = [by_depth.get((measure, part, depth)) for depth in depths]
+            cells = ["", ""] if with_whole else []
+            if whole and with_whole:
+                cells = [with_interval(whole.value, whole.low, whole.high) + note_mark(whole.reason, notes), number(whole.null)]
             name = f"  {on_one_line(part)}" if part else _named(measure, unit)
-            table.add_row(Text(name), *cells, *(number(one.value) if one else "" for one in thirds))
+            table.add_row(Text(name), *cells, *(number(finding.value) if finding else "" for finding in numbers))
     return table
 
 
@@ -163,8 +178,8 @@ def _named(measure: str, unit: str) -> str:
 
 
 def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequence[Contrast], skipped: dict[str, str], paired: bool) -> None:
-    """Two traces side by side, over all layers."""
-    prompts = max((one.prompts for one in contrasts), default=0)
+    """Print two traces side by side, over all layers."""
+    prompts = max((contrast.prompts for contrast in contrasts), default=0)
     how = f"{_prompts(prompts)}, paired" if paired else f"{_prompts(prompts)} in all, not paired"
     console.print(
         f"a: {names[0]}   b: {names[1]}   ({how})\n"
@@ -178,15 +193,15 @@ def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequenc
         table.add_column(name, no_wrap=True)
     table.add_column("p", justify="right", no_wrap=True)
     notes: list[str] = []
-    for one in contrasts:
-        if one.depth != "all":
+    for contrast in contrasts:
+        if contrast.depth != "all":
             continue
         table.add_row(
-            Text(_named(one.measure, one.unit)),
-            f"{number(one.a)} ({number(one.a_null)})",
-            f"{number(one.b)} ({number(one.b_null)})",
-            with_interval(one.difference, one.low, one.high) + note_mark(one.reason, notes),
-            number(one.p_value),
+            Text(_named(contrast.measure, contrast.unit)),
+            f"{number(contrast.a)} ({number(contrast.a_null)})",
+            f"{number(contrast.b)} ({number(contrast.b_null)})",
+            with_interval(contrast.difference, contrast.low, contrast.high) + note_mark(contrast.reason, notes),
+            number(contrast.p_value),
         )
     console.print(table)
     print_notes(console, notes)
@@ -194,7 +209,7 @@ def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequenc
 
 
 def as_csv(rows: Sequence[Finding] | Sequence[Contrast]) -> str:
-    """One line a number; empty where there is none.
+    """One line per number; empty where there is none.
 
     Examples
     --------
@@ -216,7 +231,7 @@ def as_json(about: dict[str, Any], rows: Sequence[Finding] | Sequence[Contrast],
 
 
 def note_mark(reason: str, notes: list[str]) -> str:
-    """The number of the note that says why something is missing, to stand behind it; a reason that is new joins the notes.
+    """The number of the note that says why something is missing, to print after it; a new reason is added to the notes.
 
     Examples
     --------
@@ -232,7 +247,7 @@ def note_mark(reason: str, notes: list[str]) -> str:
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """The notes with their numbers, below the tables that they belong to.
+    """Print the notes with their numbers, below the tables that they belong to.
 
     Examples
     --------
@@ -269,7 +284,7 @@ def number(value: float) -> str:
 
     Examples
     --------
-    >>> [number(one) for one in (0.0123, -0.5, 1.5, 38.61, 1234.5, float("nan"), 0.0)]
+    >>> [number(value) for value in (0.0123, -0.5, 1.5, 38.61, 1234.5, float("nan"), 0.0)]
     ['.012', '-.500', '1.50', '38.6', '1234', '-', '0']
     """
     if _is_nan(value):

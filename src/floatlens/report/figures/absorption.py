@@ -1,7 +1,8 @@
-"""Absorption by layer: how much attention lies on the anchors, on the strongest key and on the first token, each beside its null.
+"""Absorption by layer: how much attention lies on the anchors, on the strongest key and on the first token, each with its null.
 
-One panel a trace, on the same scale, of the same kind of sets: those of each step, averaged over steps; or, if a trace has no step with more than one row of the group, those of all steps pooled, in every panel. To compare models
-of different kinds, take the rectangle that they share (`rectangle=True`): rows that predict, keys of the prompt.
+One panel per trace, all on the same scale and of the same kind of sets: those of each step, averaged over steps; or, if a trace has
+no step with more than one row of the group, those of all steps pooled, in every panel. To compare models of different kinds, use the
+rectangle that they share (`rectangle=True`): predicting rows and prompt keys.
 
 Without the rows at even positions the strongest key is left out, and the small print says why.
 """
@@ -69,7 +70,7 @@ def absorption_by_layer(
     traces
         A trace, or several by name.
     group
-        Whose rows; "masked" where there are such rows, otherwise "predicting". On the rectangle always "predicting" unless another is named.
+        Whose rows; "masked" where there are such rows, otherwise "predicting". On the rectangle "predicting" unless given.
     rule, eps
         How anchors are found.
     rectangle
@@ -88,8 +89,8 @@ def absorption_by_layer(
     if not named:
         raise Refusal("There are no traces to draw; pass one, or several by name.")
     subjects = {name: _subject(trace, group, rectangle) for name, trace in named.items()}
-    pooled = any(one.one_row_a_step for one in subjects.values())
-    measured = {name: _by_layer(one.data, pooled=pooled, rule=rule, eps=eps) for name, one in subjects.items()}
+    pooled = any(subject.one_row_a_step for subject in subjects.values())
+    measured = {name: _by_layer(subject.data, pooled=pooled, rule=rule, eps=eps) for name, subject in subjects.items()}
     columns = 2 if len(named) == 4 else min(len(named), MOST_COLUMNS)
     rows = -(-len(named) // columns)
     width = COLUMN_WIDTH if columns == 1 else PAGE_WIDTH
@@ -132,17 +133,19 @@ def _subject(trace: Measurable, group: str | None, rectangle: bool) -> Subject:
 def _by_layer(data: xr.Dataset, *, pooled: bool, rule: str, eps: float | None) -> xr.Dataset:
     """Shares, nulls and reasons of one sample along an axis `what`; the attribute `left_out` says what is not there."""
     data = pool_steps(data) if pooled else data
-    found = [
+    shares = [
         absorption_of_anchors(data, find_anchors(data, rule=rule, eps=eps)),
         absorption_of_first_token(data),
     ]
     names, left_out = ["anchors", "first token"], ""
     try:
-        found.append(absorption_of_strongest_key(data))
+        shares.append(absorption_of_strongest_key(data))
         names.append("strongest key (split rows)")
     except Refusal as refusal:
         left_out = f"left out: {refusal}"
-    means = [xr.Dataset({name: mean_by(one[name], "layer") for name in ("share", "null")}).assign(reason=reasons_in(one)) for one in found]
+    means = [
+        xr.Dataset({name: mean_by(share[name], "layer") for name in ("share", "null")}).assign(reason=reasons_in(share)) for share in shares
+    ]
     return xr.concat(means, "what").assign_coords(what=names).assign_attrs(left_out=left_out)
 
 
@@ -160,7 +163,8 @@ def _small_print(subjects: Mapping[str, Subject], rule: str, eps: float | None, 
     if len(subjects) == 1:
         return first.said(*how)
     each = [
-        f"{name}: {one.model}, {one.group} rows, {one.prompts} prompt{'' if one.prompts == 1 else 's'}" for name, one in subjects.items()
+        f"{name}: {subject.model}, {subject.group} rows, {subject.prompts} prompt{'' if subject.prompts == 1 else 's'}"
+        for name, subject in subjects.items()
     ]
-    some = any(one.prompts > 1 for one in subjects.values())
+    some = any(subject.prompts > 1 for subject in subjects.values())
     return [*each, *how, "bands: 95 % intervals over prompts" if some else "1 prompt each, so no intervals"]

@@ -1,12 +1,13 @@
-"""Where contexts stand along an axis: which belong to one line, and what is written below each.
+"""Context curves: how often each model is right, and how likely the answers are, as the context of the evidence changes.
 
-Contexts are of one series if they differ in nothing but their level: `position:1/10` and `position:10/10` are, slots of 20 are another series, and so are noise among 5 passages and among 10. The brackets are a series.
+The table is one of `floatlens.study.evaluation`, or several stacked. There is a panel for the brackets (closed-book, gold) and one for
+each series of contexts that was asked (retrieved, noise, position, layout, conflict, masks), at most four in a row: accuracy, and
+below it log-likelihoods where any were measured. Contexts belong to one series if they differ only in their level: `position:1/10`
+and `position:10/10` do, slots of 20 are another series, and so are noise among 5 passages and among 10.
 
-Context curves: how often each model is right, and how likely the answers are to it, without passages, with gold ones, and as what is around the evidence changes.
-
-The table is one of `floatlens.study.evaluation`, or several below each other. A panel for the brackets (closed-book, gold) and one for each series of contexts that was asked: retrieved, noise, position, layout, conflict, masks; at most four
-beside each other. Accuracy, and below it log-likelihoods where any were taken. Bars are 95 % intervals over questions. Thin lines are the brackets of the same questions, so that each curve is seen between them; grey dashes are the shortcut, what
-ignoring the point of the question scores, where the table has one. Rows under an intervention are left out. Refuses a table without contexts, and more models than can be told apart.
+Bars are 95 % intervals over questions. Thin lines are the brackets of the same questions, so that each curve is seen between them;
+grey dashes are the shortcut, where the table has one: what ignoring the point of the question scores. Rows under an intervention are
+left out. Refuses a table without contexts, and more models than can be told apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,7 @@ def place_of(context: str) -> tuple[Series, str]:
 
 
 def label_places(axes: Axes, labels: Sequence[str], says: str) -> None:
-    """Write labels below the places 0, 1, ... of a panel, and below them what they are. Where they would touch, names go over several lines, and of numbers only some are written."""
+    """Label the places 0, 1, ... of a panel, and below them the axis. If they would touch, names are wrapped and numbers thinned out."""
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     width = 1.1 * axes.get_position().width * figure.get_size_inches()[0] * POINTS  # before the layout, which gives panels a little more
@@ -126,7 +127,8 @@ def context_curves(table: pl.DataFrame) -> Figure:
     Parameters
     ----------
     table
-        Rows of `floatlens.evaluate`: model, sample, context, kind, intervention, accuracy, log_likelihood, shortcut; the last two may be missing.
+        Rows of `floatlens.evaluate`: model, sample, context, kind, intervention, accuracy, log_likelihood, shortcut;
+        the last two may be missing.
 
     Examples
     --------
@@ -151,7 +153,7 @@ def context_curves(table: pl.DataFrame) -> Figure:
     for outcome in outcomes:
         for series, own in shown.items():
             _draw_series(grid[outcome, series], untouched, series, own, outcome, models)
-    brackets = [one for one in BRACKETS if one in untouched["context"].to_list() and len(shown) > 1]
+    brackets = [bracket for bracket in BRACKETS if bracket in untouched["context"].to_list() and len(shown) > 1]
     shortcut = "shortcut" in untouched.columns and untouched["shortcut"].is_not_null().any()
     _add_legend(figure, models, brackets, shortcut)
     add_footer(
@@ -243,7 +245,9 @@ def _add_legend(figure: Figure, models: Sequence[str], brackets: Sequence[str], 
         Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, label=name)
         for name, look in zip(names, LOOKS, strict=False)
     ]
-    handles += [Line2D([], [], color=GREY, linestyle=DASHES[one], linewidth=0.6, label=f"{one}, of the same model") for one in brackets]
+    handles += [
+        Line2D([], [], color=GREY, linestyle=DASHES[bracket], linewidth=0.6, label=f"{bracket}, of the same model") for bracket in brackets
+    ]
     handles += [Line2D([], [], color=GREY, linestyle=SHORTCUT, linewidth=0.8, label="shortcut")] * shortcut
     labels = [line for handle in handles for line in str(handle.get_label()).split("\n")]
     add_legend(figure, handles, columns_that_fit(labels, 6, width))

@@ -1,7 +1,8 @@
 """Temporal drift: what the positions of a text receive, step by step, in a shallow, a middle and a deep layer.
 
-Colour is lift on a log scale, the same for all panels; anchors are hatched; dots mark what each step commits, the unmasking frontier. Attention is averaged over heads, and anchors are those of the
-average. Grey is what is not measured: no rows, or too few rows that see the key. Refuses layers and samples that do not exist.
+Colour is lift on a log scale, the same for all panels; anchors are hatched; dots mark what each step commits, the unmasking frontier.
+Attention is averaged over heads, and anchors are those of the average. Grey is what is not measured: no rows, or too few rows that
+see the key. Refuses layers and samples that do not exist.
 """
 
 from collections.abc import Sequence
@@ -57,7 +58,8 @@ def temporal_drift(
     Parameters
     ----------
     trace
-        A trace, or a dataset with mass, visible, null and rows; with `state` the frontier and the end of the prompt are marked, with `token` the texts of tokens.
+        A trace, or a dataset with mass, visible, null and rows; with `state` the frontier and the end of the prompt are marked, and
+        with `token` the texts of tokens.
     sample
         Which sample.
     group

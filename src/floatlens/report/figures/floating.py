@@ -1,7 +1,9 @@
-"""The float index by layer: how much of the anchors is replaced from step to step, beside what chance and what noise would replace.
+"""The float index by layer: how much of the anchors is replaced from step to step, and what chance and noise would replace.
 
-First, the index of all rows beside *no memory* (as many anchors anywhere). Second, what tells movement from noise: the same index between rows of neighbouring steps and *no movement*. What is compared with what depends on the rows a step
-has, and the panel says which (see floatlens.measures.floating). Their difference, `movement`, has a panel of its own where it exists: anchors float where its interval lies above 0.
+The first panel has the index of all rows and *no memory* (as many anchors anywhere). The second separates movement from noise: the
+same index between rows of neighbouring steps, and *no movement*. What is compared with what depends on the rows that a step has, and
+the panel says which (see `floatlens.measures.floating`). Their difference, `movement`, has a panel of its own where it exists: anchors
+float where its interval lies above 0.
 """
 
 import numpy as np
@@ -38,8 +40,8 @@ LOOKS = {
 PANELS = (("float_index", "no_memory"), ("compared", "no_movement"), ("movement",))
 METHODS = {
     "halves": ("half of the rows against the other", "a step and the next", "no movement: within a step"),
-    "order": ("one row a step, keys that all rows see", "neighbouring steps", "no movement: steps in any order"),
-    "mixed": ("samples with one row a step, and with several", "compared", "no movement"),
+    "order": ("one row per step, keys that all rows see", "neighbouring steps", "no movement: steps in any order"),
+    "mixed": ("samples with one row per step, and with several", "compared", "no movement"),
     "": ("noise cannot be told from movement", "compared", "no movement"),
 }
 

@@ -1,8 +1,9 @@
 """Region flow: where the rows that write the answer look, by region and layer, and what a rollout makes of it.
 
-Left, the share of their attention in each region; middle, the same over what even attention would put there (1 is a fair share, log scale); right, where `flow` was recorded, the published
-rollout from the answer beside its null, without which it says nothing. Steps are averaged for direct flow, and pooled for the rollout, since models that compute each row once have no step
-with the rows of all regions.
+Left, the share of their attention in each region; middle, the same divided by what even attention would put there (1 is a fair share,
+log scale); right, where `flow` was recorded, the published rollout from the answer and its null, without which it says nothing. Steps
+are averaged for direct flow and pooled for the rollout, since models that compute each row once have no step with the rows of all
+regions.
 """
 
 import numpy as np
@@ -37,7 +38,7 @@ MOST_RATIO = 64.0
 
 @in_style
 def region_flow(trace: Measurable, *, group: str | None = None, rolled_from: str = "answer") -> Figure:
-    """Direct and fair flow by region and layer, and the rollout beside its null.
+    """Direct and fair flow by region and layer, and the rollout with its null.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""QK geometry by layer: score, cosine and norm product of anchors against the rest, and where the anchors' advantage comes from.
+"""QK geometry by layer: score, cosine and norm product of anchors and of the other keys, and where the anchors' advantage comes from.
 
-The fourth panel splits the advantage of the anchors' scores exactly into direction and norm. That is a product within a head, so it is drawn only where geometry was kept per head; otherwise the small
-print says so. Steps and heads are averaged.
+The fourth panel splits the advantage of the anchors' scores exactly into direction and norm. That is a product within a head, so it
+is drawn only where geometry was kept per head; otherwise the small print says so. Steps and heads are averaged.
 """
 
 import numpy as np
@@ -106,7 +106,7 @@ def _split(subject: Subject, rule: str, eps: float | None) -> tuple[xr.Dataset |
 
 
 def _draw_split(axes: Axes, layers: np.ndarray, subject: Subject, split: xr.Dataset) -> list[Artist]:
-    """Stacked bars, up where a part helps the anchors and down where it counts against them, and the sum of both; what a legend shows of them."""
+    """Stacked bars, up where a part helps the anchors and down where it hurts them, and their sum; returns the handles of a legend."""
     up, down = np.zeros(len(layers)), np.zeros(len(layers))
     for part, (colour, hatch) in PARTS.items():
         height = subject.over_prompts(split[part])["estimate"].fillna(0).values

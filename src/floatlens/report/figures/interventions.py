@@ -1,10 +1,13 @@
-"""What interventions cost: damage beside the controls, and against the attention that was removed, for every model.
+"""What interventions cost: damage next to that of the controls, and against the attention that was removed, for every model.
 
-The table is one of `floatlens.study.evaluation`, or several below each other; damage and its intervals are those of `floatlens.study.outcomes.summarise`. Along the axis stand either the interventions, in one context (a curve over K where they
-differ in that alone, such as mask-anchors:1, :5, :10), or the contexts, under one intervention. Models stand beside each other; one model has its two kinds of panels side by side. Panels of one outcome have the same bounds.
+The table is one of `floatlens.study.evaluation`, or several stacked; damage and its intervals are those of
+`floatlens.study.outcomes.summarise`. The axis has either the interventions, in one context (a curve over K where they differ only in
+that, such as mask-anchors:1, :5, :10), or the contexts, under one intervention. Models are next to each other; a single model has its
+two kinds of panels next to each other. Panels of one outcome have the same bounds.
 
-Damage to accuracy is set against what was removed while the model wrote, damage to log-likelihoods against what was removed while they were taken. Refuses a table without interventions, one with several contexts and several interventions
-(draw one context at a time), and more models than fit beside each other.
+Damage to accuracy is drawn against what was removed while the model wrote, damage to log-likelihoods against what was removed while
+they were measured. Refuses a table without interventions, one with several contexts and several interventions (draw one context at a
+time), and more models than fit next to each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +55,10 @@ APART = 0.2  # between the intervention and its controls, in places along the ax
 
 @dataclass(frozen=True)
 class _Line:
-    """What a line goes through: conditions and the texts below them. `joined` if they differ in a level alone; `over_k` if that is the K of an intervention, with which the removed attention grows."""
+    """What a line goes through: conditions and the texts below them.
+
+    `joined` if they differ only in a level; `over_k` if that is the K of an intervention, with which the removed attention grows.
+    """
 
     conditions: Sequence[tuple[str, str]]  # context, intervention
     labels: Sequence[str]
@@ -68,7 +74,8 @@ def intervention_damage(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> Fig
     Parameters
     ----------
     table
-        Rows of `floatlens.evaluate`, with interventions: model, sample, context, intervention, control, removed, likelihood_removed.
+        Rows of `floatlens.evaluate`, with interventions: model, sample, context, intervention, control, removed,
+        likelihood_removed.
     outcomes
         What `floatlens.study.outcomes.summarise` makes of it.
 
@@ -76,8 +83,8 @@ def intervention_damage(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> Fig
     --------
     >>> from floatlens.study.outcomes import summarise
     >>> def rows(intervention, right, removed):
-    ...     return [dict(model="m", sample=str(at), context="gold", kind="gold", level=None, intervention=intervention, control="", accuracy=one,
-    ...                  removed=removed, likelihood_removed=removed) for at, one in enumerate(right)]
+    ...     return [dict(model="m", sample=str(number), context="gold", kind="gold", level=None, intervention=intervention, control="",
+    ...                  accuracy=score, removed=removed, likelihood_removed=removed) for number, score in enumerate(right)]
     >>> kinds = dict.fromkeys(["level", "removed", "likelihood_removed"], pl.Float64)
     >>> table = pl.DataFrame(rows("", [1.0, 1.0], None) + rows("mask-anchors:1", [1.0, 0.0], 0.25), schema_overrides=kinds)
     >>> figure = intervention_damage(table, summarise(table, outcomes=["accuracy"]))
@@ -89,16 +96,16 @@ def intervention_damage(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> Fig
     models = edited["model"].unique(maintain_order=True).to_list()
     if len(models) > MODELS:
         raise Refusal(f"There are {len(models)} models, and {MODELS} fit beside each other. Draw fewer at a time.")
-    shown = [name for name in OUTCOMES if any((one.quantity, one.outcome) == ("damage", name) for one in outcomes)]
+    shown = [name for name in OUTCOMES if any((result.quantity, result.outcome) == ("damage", name) for result in outcomes)]
     if not shown:
         raise Refusal("There is no damage to draw: the outcomes are not of this table, or of neither accuracy nor log_likelihood.")
     figure, grid = _grid(models, shown)
     controls = [control for control in CONTROLS if control in edited["control"].to_list()]
     for (outcome, model, against), axes in grid.items():
         damage = {
-            (one.context, one.intervention, one.control): one
-            for one in outcomes
-            if (one.quantity, one.outcome, one.model) == ("damage", outcome, model)
+            (result.context, result.intervention, result.control): result
+            for result in outcomes
+            if (result.quantity, result.outcome, result.model) == ("damage", outcome, model)
         }
         for number, control in enumerate(controls):
             points = _points(edited.filter(pl.col("model") == model), line, damage, control, OUTCOMES[outcome][1])
@@ -139,7 +146,7 @@ def _line(edited: pl.DataFrame) -> _Line:
 
 
 def _grid(models: Sequence[str], shown: Sequence[str]) -> tuple[Figure, dict[tuple[str, str, bool], Axes]]:
-    """Panels by outcome, model, and whether damage is set against removed attention: models beside each other, or, for one, both kinds of panels."""
+    """Panels by outcome, model, and whether damage is drawn against removed attention: models in a row or, for one, both kinds."""
     alone = len(models) == 1
     columns = 2 if alone else len(models)
     figure, axes = panels(
@@ -170,7 +177,7 @@ def _grid(models: Sequence[str], shown: Sequence[str]) -> tuple[Figure, dict[tup
 def _points(
     rows: pl.DataFrame, line: _Line, damage: Mapping[tuple[str, str, str], Outcome], control: str, share: str
 ) -> tuple[np.ndarray, xr.Dataset, xr.Dataset]:
-    """Where the points of one control stand along the line, their damage, and what was removed (%); conditions that did not run are left out."""
+    """The places of the points of one control along the line, their damage, and what was removed (%); only conditions that ran."""
     found = {at: damage[*condition, control] for at, condition in enumerate(line.conditions) if (*condition, control) in damage}
     removed = []
     for context, intervention in (line.conditions[at] for at in found):

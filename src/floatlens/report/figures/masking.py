@@ -1,4 +1,4 @@
-"""Masking against controls: what the outcome loses when anchors are masked, beside two random controls, and for how much removed attention.
+"""Masking against controls: what the outcome loses when anchors are masked, and under two random controls, for how much attention.
 
 The table is an `xarray.Dataset` with
 
@@ -8,12 +8,14 @@ The table is an `xarray.Dataset` with
 | `removed` | sample, kind, k | the share of attention that was removed, 0 to 1 |
 | `untouched` | sample | the outcome of the same sample without an intervention |
 
-with the kinds "anchors", "count" (as many random keys) and "mass" (random keys until the same mass is gone), and k the number of anchors. Its attributes `outcome` (what it is, in words) and `model`, and a coordinate `prompt`
-along `sample` (samples of one prompt are drawn together), are used where they are there. The attributes `least` and `most` of the variable `outcome` say what one sample can score, for accuracies: intervals are then those of
-`floatlens.statistics.proportions`, inside that range.
+with the kinds "anchors", "count" (as many random keys) and "mass" (random keys until the same mass is gone), and k the number of
+anchors. Its attributes `outcome` (what it is, in words) and `model`, and a coordinate `prompt` along `sample` (samples of one prompt
+are drawn together), are used where they exist. The attributes `least` and `most` of the variable `outcome` say what one sample can
+score, for accuracies: intervals are then those of `floatlens.statistics.proportions`, inside that range.
 
-First the outcome: points lie at the untouched mean plus the mean paired difference, and bars are intervals of that difference. Then damage against removed mass; then damage per removed mass, where no
-interval is drawn if the removed mass may be 0. A table that lacks a variable, a kind or an axis is refused.
+First the outcome: points are the untouched mean plus the mean paired difference, and bars are intervals of that difference. Then
+damage against removed mass; then damage per removed mass, where no interval is drawn if the removed mass may be 0. A table that lacks
+a variable, a kind or an axis is refused.
 """
 
 import numpy as np
@@ -116,8 +118,8 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
 
 
 def _range(table: xr.Dataset) -> Range | None:
-    said = table["outcome"].attrs
-    return (float(said["least"]), float(said["most"])) if "least" in said and "most" in said else None
+    attributes = table["outcome"].attrs
+    return (float(attributes["least"]), float(attributes["most"])) if "least" in attributes and "most" in attributes else None
 
 
 def _refuse_other_tables(table: xr.Dataset) -> None:
@@ -126,15 +128,14 @@ def _refuse_other_tables(table: xr.Dataset) -> None:
     for name, wanted in axes.items():
         if name not in table:
             raise Refusal(
-                f"Masking against controls needs {name}, which this table does not hold: it has outcome and removed (sample, kind, k) and untouched (sample)."
+                f"Masking against controls needs {name}, which this table does not hold: "
+                "it has outcome and removed (sample, kind, k) and untouched (sample)."
             )
         if set(table[name].dims) != wanted:
             raise Refusal(f"{name} has the axes {tuple(table[name].dims)}; it must have {', '.join(sorted(wanted))}.")
     kinds = [str(kind) for kind in table["kind"].values] if "kind" in table.coords else []
     if missing := [kind for kind in KINDS if kind not in kinds]:
-        raise Refusal(
-            f"The table lacks the kind {missing[0]!r}: anchors are drawn beside both controls, with the kinds {', '.join(KINDS)}."
-        )
+        raise Refusal(f"The table lacks the kind {missing[0]!r}: anchors are drawn with both controls; the kinds are {', '.join(KINDS)}.")
     if "k" not in table.coords or not table.sizes["k"]:
         raise Refusal("The table does not say how many anchors were masked: label its axis k, such as 1, 5, 10.")
 

@@ -51,7 +51,7 @@ def retrieval_heads(trace: Measurable, gold: str | xr.DataArray = "gold", *, nor
     if normalised and shown["reason"].item():
         raise Refusal(f"This map cannot be divided by its largest score: {shown['reason'].item()}.")
     figure, grid = panels(PAGE_WIDTH, 2.9, 1, 2, width_ratios=[3, 1.2])
-    axes, beside = grid[0]
+    axes, thirds = grid[0]
     score = shown["score"].transpose("layer", "head")
     layers = score["layer"].values
     image = axes.imshow(np.ma.masked_invalid(score.values), cmap=AMOUNTS, vmin=0, aspect="auto", interpolation="nearest")
@@ -64,10 +64,10 @@ def retrieval_heads(trace: Measurable, gold: str | xr.DataArray = "gold", *, nor
     bar = figure.colorbar(image, ax=axes, aspect=30, pad=0.02)
     bar.set_label(f"max-normalised (1 is {shown['largest'].item():.2g})" if normalised else "retrieval score")
     axes.set_title("score over the largest of this map, max-normalised" if normalised else "share of the needle that each head copies")
-    _draw_thirds(beside, mean)
-    beside.patches[0].set_label("share of heads")
+    _draw_thirds(thirds, mean)
+    thirds.patches[0].set_label("share of heads")
     absent = [Patch(facecolor=NOT_KNOWN, label="no such head")] if bool(score.isnull().any()) else []
-    add_legend(figure, [beside.patches[0], beside.lines[0], *absent], 3)
+    add_legend(figure, [thirds.patches[0], thirds.lines[0], *absent], 3)
     samples = data.sizes["sample"]
     named = gold if isinstance(gold, str) else "chosen positions"
     add_footer(
@@ -76,7 +76,8 @@ def retrieval_heads(trace: Measurable, gold: str | xr.DataArray = "gold", *, nor
             model_of(data),
             "rows that predict, at the step that commits",
             f"needle: {named}",
-            f"mean over {mean['runs'].item()} of {samples} {'prompt' if samples == 1 else 'prompts'}, those whose answer recalls more than half of the needle",
+            f"mean over {mean['runs'].item()} of {samples} {'prompt' if samples == 1 else 'prompts'}, "
+            "those whose answer recalls more than half of the needle",
             "max-normalised: not comparable between maps" if normalised else "",
             "null: the head's own favourites dealt to the written positions at random",
         ],

@@ -1,7 +1,8 @@
 """Roles by depth: whether anchors lie on structure or on words, as enrichment over a fair share, from the first layer to the last.
 
-The line at 1 is the fair share. Structure and words are bold, the roles they are made of thin. A role that draws nothing has enrichment 0, which a log scale does not have: bold lines have an open triangle on the
-bottom edge there, thin ones a gap. The slope of structural enrichment over relative depth stands above, with its interval: "shallow structure, deep content" is a slope below 0.
+The line at 1 is the fair share. Structure and words are bold, the roles they consist of thin. A role that draws nothing has
+enrichment 0, which a log scale does not have: bold lines have an open triangle on the bottom edge there, thin ones a gap. The title
+gives the slope of structural enrichment over relative depth with its interval: "shallow structure, deep content" is a slope below 0.
 """
 
 import numpy as np

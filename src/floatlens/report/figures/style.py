@@ -1,10 +1,11 @@
 """How figures of floatlens look, and how they are written to files.
 
-Decides: figures are as wide as a column (3.3 in) or a page (6.9 in) and are not scaled afterwards, so that 7 pt stay 7 pt. Categories have Okabe and Ito's colours and a marker, a hatch or a
-line style each; amounts have cividis, ratios around 1 blue to vermillion: nothing is told by colour alone. The same figure gives the same bytes: whatever the user has set in
-matplotlib is put aside while drawing and saving, and files carry no dates.
+Decides: figures are as wide as a column (3.3 in) or a page (6.9 in) and are not scaled afterwards, so that 7 pt stay 7 pt. Categories
+have Okabe and Ito's colours and a marker, a hatch or a line style each; amounts have cividis, ratios around 1 blue to vermillion:
+nothing is told by colour alone. The same figure gives the same bytes: whatever the user has set in matplotlib is put aside while
+drawing and saving, and files carry no dates.
 
-Texts of tokens and models are drawn as they are: a dollar sign begins no formula, and a character that the font does not have is a box.
+Texts of tokens and models are drawn as they are: a dollar sign begins no formula, and a character that the font lacks is a box.
 
 Refuses: formats other than PDF, SVG and PNG.
 """
@@ -127,7 +128,10 @@ def draw_series(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label
 
 
 def draw_points(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label: str, across: xr.Dataset | None = None) -> None:
-    """Points at the estimates of `bootstrap`, joined by the line of their look, with bars where there is an interval; `across` gives bars along the other axis too."""
+    """Points at the estimates of `bootstrap`, joined by the line of their look, with bars where there is an interval.
+
+    `across` gives bars along the other axis too.
+    """
     axes.plot(at, found["estimate"].values, linestyle=look.line, color=look.colour, marker=look.marker, linewidth=0.8, label=label)
     axes.errorbar(
         at,
@@ -169,9 +173,9 @@ def columns_that_fit(labels: Iterable[str], most: int, width: float = PAGE_WIDTH
     >>> columns_that_fit(["arm", "mdm"], 4), columns_that_fit(["a-model-with-a-name-that-takes-half-of-the-page-and-more"], 4)
     (4, 2)
     """
-    beside = 6 * float(_SETTINGS["legend.fontsize"])  # the line before a label and what lies between columns
+    margin = 6 * float(_SETTINGS["legend.fontsize"])  # the line before a label and the space between columns
     widest = max((text_width(label, float(_SETTINGS["legend.fontsize"])) for label in labels), default=0.0)
-    return int(np.clip(width * POINTS // (widest + beside), 1, most))
+    return int(np.clip(width * POINTS // (widest + margin), 1, most))
 
 
 def add_footer(figure: Figure, sentences: Iterable[str]) -> None:
@@ -194,7 +198,7 @@ def add_footer(figure: Figure, sentences: Iterable[str]) -> None:
 
 
 def wrapped(text: str, width: float, size: float) -> list[str]:
-    """Lines of words that are no wider than `width` points. A word that is wider is broken, behind a sign such as a hyphen where there is one.
+    """Lines of words that are no wider than `width` points. A wider word is broken, after a sign such as a hyphen where there is one.
 
     Examples
     --------
@@ -218,7 +222,7 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
 
 
 def _end_of_line(word: str, width: float, size: float) -> int:
-    """Where to break a word that is too wide: behind the last sign that fits, unless it stands in the first half."""
+    """Where to break a word that is too wide: after the last sign that fits, unless that is in the first half."""
     most = max([1, *(end for end in range(1, len(word)) if text_width(word[:end], size) <= width)])
     signs = [end for end in range(most // 2 + 1, most + 1) if not word[end - 1].isalnum()]
     return signs[-1] if signs else most
@@ -254,7 +258,9 @@ def _characters() -> frozenset[int]:
 
 
 def save_figure(figure: Figure, path: Path, formats: Iterable[str] = ("pdf", "svg", "png")) -> list[Path]:
-    """Write a figure as `path` with the ending of each format, each file whole or not at all; what stands there is replaced. The same figure gives the same bytes.
+    """Write a figure as `path` with the ending of each format; the same figure gives the same bytes.
+
+    Each file is written whole or not at all, and replaces what was there.
 
     Examples
     --------
@@ -265,11 +271,11 @@ def save_figure(figure: Figure, path: Path, formats: Iterable[str] = ("pdf", "sv
     wanted = list(formats)
     refuse_unknown_formats(wanted)
     path.parent.mkdir(parents=True, exist_ok=True)
-    files = [path.with_name(f"{path.name}.{one}") for one in wanted]
+    files = [path.with_name(f"{path.name}.{ending}") for ending in wanted]
     with matplotlib.style.context(["default", _SETTINGS]):
-        for one, file in zip(wanted, files, strict=True):
+        for ending, file in zip(wanted, files, strict=True):
             drawn = io.BytesIO()
-            figure.savefig(drawn, format=one, **FORMATS[one])
+            figure.savefig(drawn, format=ending, **FORMATS[ending])
             write_whole(file, drawn.getvalue(), sync=False)
     return files
 
@@ -282,8 +288,8 @@ def refuse_unknown_formats(formats: Iterable[str]) -> None:
     >>> refuse_unknown_formats(["pdf", "png"])
     """
     wanted = list(formats)
-    for one in wanted:
-        if one not in FORMATS:
-            raise Refusal(f"Figures are not written as {one!r}; the formats are {', '.join(FORMATS)}.")
+    for ending in wanted:
+        if ending not in FORMATS:
+            raise Refusal(f"Figures are not written as {ending!r}; the formats are {', '.join(FORMATS)}.")
     if not wanted:
         raise Refusal(f"No format is named; the formats are {', '.join(FORMATS)}.")

@@ -2,11 +2,15 @@
 
 Decides, for all figures alike:
 
-- which rows: those of the group that is asked for, otherwise of the first that a trace has of the groups a figure prefers, otherwise of its first group;
-- where no step has more than one row of the group (rows that predict, one token a step), anchors are those of all steps pooled: one row always has favourites, and they say little;
-- intervals are over prompts: samples of a trace with the same prompt go in or out together; each sample of a dataset counts as a prompt.
+- which rows: those of the group that is asked for, otherwise of the first that a trace has of the groups a figure prefers, otherwise
+  of its first group;
+- where no step has more than one row of the group (predicting rows, one token per step), anchors are those of all steps pooled: a
+  single row always has strongest keys, and they say little;
+- intervals are over prompts: samples of a trace with the same prompt are resampled together; each sample of a dataset counts as a
+  prompt.
 
-The small print names the model, the group, the rule, the number of prompts, and the reason wherever a number is missing. Refuses a figure of which nothing could be drawn.
+The small print names the model, the group, the rule, the number of prompts, and the reason wherever a number is missing. Refuses a
+figure of which nothing could be drawn.
 """
 
 import json
@@ -19,8 +23,8 @@ import xarray as xr
 
 from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.anchors import find_anchors, refuse_unknown_rule
-from floatlens.measures.inputs import NO_ROWS, Measurable, as_dataset, choose_group, pool_steps, prompts_of
+from floatlens.measures.anchors import find_anchors
+from floatlens.measures.inputs import NO_ROWS, Measurable, as_dataset, choose_group, prompts_of
 from floatlens.measures.received_attention import pool_steps
 from floatlens.statistics.resampling import bootstrap
 from floatlens.trace.trace import Trace
@@ -100,11 +104,11 @@ def model_of(data: xr.Dataset) -> str:
     >>> model_of(xr.Dataset())
     'a model without a name'
     """
-    said = json.loads(data.attrs["floatlens"]) if "floatlens" in data.attrs else {}
-    given = str(said.get("model") or "a model without a name")
-    name = Path(given).name if given.startswith(("/", "~", ".")) else given  # where a folder lies says nothing about the model
+    attributes = json.loads(data.attrs["floatlens"]) if "floatlens" in data.attrs else {}
+    given = str(attributes.get("model") or "a model without a name")
+    name = Path(given).name if given.startswith(("/", "~", ".")) else given  # where a folder is stored says nothing about the model
     short = name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
-    return f"{short}, edited: {'; '.join(map(str, said['edits']))}" if said.get("edits") else short
+    return f"{short}, edited: {'; '.join(map(str, attributes['edits']))}" if attributes.get("edits") else short
 
 
 def find_own_anchors(data: xr.Dataset, rule: str, eps: float | None, *, pooled: bool, per_head: bool = True) -> xr.Dataset:
@@ -124,15 +128,15 @@ def mean_by(values: xr.DataArray, *axes: str) -> xr.DataArray:
 
 
 def reasons_in(found: xr.Dataset) -> str:
-    """All reasons that a measure gives anywhere, joined. That a group has no rows at some step is one only if there is no other: padding has none.
+    """All reasons that a measure gives, joined. That a group has no rows at some step counts only if there is no other: padding has none.
 
     Examples
     --------
     >>> reasons_in(xr.Dataset({"reason": ("step", ["", NO_ROWS, "too few rows see any key"])}))
     'too few rows see any key'
     """
-    said = [text for text in np.unique(found["reason"].values.astype(str)).tolist() if text]
-    return "; ".join([text for text in said if text != NO_ROWS] or said)
+    reasons = [text for text in np.unique(found["reason"].values.astype(str)).tolist() if text]
+    return "; ".join([text for text in reasons if text != NO_ROWS] or reasons)
 
 
 def notes_on_missing(values: Mapping[str, xr.DataArray], reasons: Mapping[str, xr.DataArray]) -> list[str]:
@@ -167,5 +171,5 @@ def joined(reasons: np.ndarray) -> str:
 def refuse_empty(what: str, values: Mapping[str, xr.DataArray], reasons: Mapping[str, xr.DataArray]) -> None:
     """Refuse a figure of which no series has a single value."""
     if not any(bool(series.notnull().any()) for series in values.values()):
-        why = joined(np.concatenate([one.values.ravel().astype(str) for one in reasons.values()]))
+        why = joined(np.concatenate([reason.values.ravel().astype(str) for reason in reasons.values()]))
         raise Refusal(f"There is nothing to draw in {what}: {why or 'no value was recorded'}.")

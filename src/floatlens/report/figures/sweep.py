@@ -1,7 +1,7 @@
 """Threshold sweep: how many keys each rule calls anchors, and how much attention lies on them, as its threshold moves.
 
-Above, the share of measured keys that are kept, on a log scale, on which a line ends where nothing is kept; below, the share of attention that they hold. Dotted lines stand at the rules' own thresholds.
-Layers, steps and heads are taken together.
+Above, the share of measured keys that are kept, on a log scale, on which a line ends where nothing is kept; below, the share of
+attention that they hold. Dotted lines mark the rules' own thresholds. Layers, steps and heads are taken together.
 """
 
 import xarray as xr
