@@ -215,7 +215,7 @@ def test_a_folder_that_is_no_checkpoint_is_a_sentence(tmp_path: Path, floatlens:
         (tokenizer_only / file).unlink()
     text.write_text("hello")
     expected = {
-        empty: "has no config.json, so it cannot be told what model it is. Name the folder that holds one.",
+        empty: "has no config.json, so it is unknown what kind of model it is. Name the folder that holds one.",
         tokenizer_only: "has no config.json",
         text: "is not a kind of file that floatlens reads.",
         tmp_path / "absent": "There is no model",
@@ -301,7 +301,7 @@ def test_a_tensor_that_two_files_hold_is_refused(tmp_path: Path) -> None:
     first, second = sorted(folder.glob("*.safetensors"))
     again = load_file(first)
     save_file(load_file(second) | {next(iter(again)): next(iter(again.values())) * 2}, second, metadata={"format": "pt"})
-    assert "twice, the second time in model-00002-of-00002.safetensors; which of the two is meant cannot be told." in refusal(
+    assert "twice, the second time in model-00002-of-00002.safetensors; it is unclear which of the two is meant." in refusal(
         fl.load, folder
     )
 

@@ -77,11 +77,11 @@ def _step(
     asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked & reached, options.guidance)
     logits = run(asked)
     assert asked.wanted_rows is not None
-    place = {row: at for at, row in enumerate(asked.wanted_rows.tolist())}
+    place = {row: index for index, row in enumerate(asked.wanted_rows.tolist())}
     written, confidence = {}, {}
-    for at, sample in enumerate(samples):
+    for index, sample in enumerate(samples):
         positions = (canvas.masked[sample] & reached[sample]).nonzero()[:, 0].tolist()
-        rows = logits[at, [place[max(position - row_offset, 0)] for position in positions]]
+        rows = logits[index, [place[max(position - row_offset, 0)] for position in positions]]
         if options.forbid_eos and eos is not None:
             rows = rows.index_fill(-1, torch.tensor([eos], device=rows.device), float("-inf"))
         length, generator = canvas.lengths[sample], canvas.generators[sample]
