@@ -1,4 +1,4 @@
-"""What cannot be loaded is refused in a sentence that says what is wrong and one that says what to do, before any weight is read where that is possible."""
+"""What cannot be loaded is refused: one sentence says what is wrong and one what to do, before weights are read if possible."""
 
 import json
 import os

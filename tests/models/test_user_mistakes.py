@@ -117,7 +117,10 @@ def test_what_is_no_text_with_regions_is_refused(prompt: dict[str, Any], message
     "seed", [None, True, 1.0, "0", -1, 2**62 + 1, 2**63, 10**40, float("nan"), [None], ["0"], [-1], b"0", {}], ids=repr
 )
 def test_what_is_no_seed_is_refused(seed: Any, llama: fl.LanguageModel, llada: fl.LanguageModel) -> None:
-    told = r"^(seed=.* is not a seed: it must be a whole number from 0 to 2\^62, so that the run can be repeated|0 seeds were given for 1 prompts\. .*)\.$"
+    told = (
+        r"^(seed=.* is not a seed: it must be a whole number from 0 to 2\^62, so that the run can be repeated"
+        r"|0 seeds were given for 1 prompts\. .*)\.$"
+    )
     for lm in (llama, llada):
         assert re.search(told, refusal(lm.generate, [[5, 6]], gen_length=2, seed=seed, progress=False))
         assert re.search(r"^seed=.* is not a seed: ", refusal(lm.trace, [[5, 6]], gen_length=2, seed=seed, progress=False))

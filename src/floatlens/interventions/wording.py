@@ -164,7 +164,7 @@ def _value_in_words(value: Any) -> str:
 
 
 def _read(field: str, value: str, text: str) -> Any:
-    """A value of the text in the type of its field; a text that does not fit stays a text, and the check of the field says what is wrong."""
+    """A value of the text in the type of its field; a text that does not fit stays a text, and the check of the field refuses it."""
     if field == "heads":
         layer, _, head = value.partition(":")
         if not (is_number(layer) and is_number(head)):
