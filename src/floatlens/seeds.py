@@ -43,5 +43,5 @@ def seeds_of(seed: Any, count: int) -> Sequence[int]:
     if len(seed) != count:
         raise Refusal(f"{len(seed)} seeds were given for {count} prompts. Give one for each, or a single one.")
     return [
-        refuse_seed(one.item() if hasattr(one, "item") else one, 2 * LARGEST_SEED - 1) for one in seed
+        refuse_seed(given.item() if hasattr(given, "item") else given, 2 * LARGEST_SEED - 1) for given in seed
     ]  # these may be a seed and a number

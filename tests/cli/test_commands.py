@@ -181,7 +181,7 @@ def test_a_prompt_file_that_cannot_exist_is_a_sentence(name: str) -> None:
 def test_the_doctor_says_what_a_model_is_and_what_a_trace_takes(floatlens: Callable[..., Ran]) -> None:
     code, said, _ = floatlens("doctor", STORIES, "--length", 100, "--steps", 10)
     assert code == 0
-    for words in ("can be traced", "yes", "5 layers", "8 heads, 4 for keys", "'<s>', put before every text", "100 tokens and 10 steps"):
+    for words in ("can be traced", "yes", "5 layers", "8 heads, 4 for keys", "'<s>', added before every text", "100 tokens and 10 steps"):
         assert words in said
 
 

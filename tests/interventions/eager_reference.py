@@ -1,7 +1,7 @@
 """Interventions straight from dense attention, and from nothing of floatlens: one text, no cache, every row computed again at every step.
 
-A row that was computed under a mask keeps that mask whenever it is computed again, so recomputing gives what a cache would hold. Weights are those of a
-softmax in float64; `before` are the weights of each row as they would be in this very call without its mask.
+A row that was computed under a mask keeps that mask whenever it is computed again, so recomputing gives what a cache would hold. Weights
+are those of a softmax in float64; `before` are the weights of each row as they would be in this very call without its mask.
 """
 
 from collections.abc import Callable
@@ -100,7 +100,10 @@ def top(k: int) -> Choose:
 
 
 def picked(last: Looked | None, choose: Choose, causal: bool) -> Picks:
-    """What is picked by the step before: from the mean weight over all its rows, or over its last row. Every row sees every key it is asked for."""
+    """What is picked by the step before: from the mean weight over all its rows, or over its last row.
+
+    Every row sees every key it is asked for.
+    """
     if last is None:
         return {}
     n = last.before[0].shape[2]
@@ -168,7 +171,10 @@ def denoise(
 
 
 def write_blocks(module: nn.Module, prompt: list[int], mask: int, count: int, choose: Choose, length: int = 4) -> Written:
-    """SDAR's loop with keys hidden, one token a step from left to right. A finished block keeps what its last step would hide in the next."""
+    """SDAR's loop with keys hidden, one token per step from left to right.
+
+    A finished block keeps what its last step would hide in the next.
+    """
     whole = -(-(len(prompt) + count) // length) * length
     canvas = [*prompt, *[mask] * (whole - len(prompt))]
     block_of = np.arange(whole) // length

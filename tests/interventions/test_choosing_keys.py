@@ -13,7 +13,7 @@ from floatlens.capture.call import AttentionCall
 from floatlens.capture.edits import Received
 from floatlens.interventions import MaskAbove, MaskAnchors
 from floatlens.interventions.acting import hide_keys
-from floatlens.interventions.choosing import anchors, as_many_others, as_much_from_others, lots
+from floatlens.interventions.choosing import anchors, as_many_others, as_much_from_others, random_numbers
 
 
 def received(weights: np.ndarray, visible: np.ndarray | None = None) -> Received:
@@ -170,7 +170,7 @@ def test_others_are_drawn_until_they_hold_as_much(keys: int, picks: int, seed: i
 
 
 def test_lots_are_even_and_depend_on_every_part() -> None:
-    drawn = lots(3, np.arange(20)[:, None, None], 7, 2, np.arange(16)[:, None], np.arange(64))
+    drawn = random_numbers(3, np.arange(20)[:, None, None], 7, 2, np.arange(16)[:, None], np.arange(64))
     counts = np.histogram(drawn, bins=16, range=(0, 1))[0]
     expected = drawn.size / 16
     assert ((counts - expected) ** 2 / expected).sum() < 37.7, "chi-square with 15 degrees of freedom, one in a thousand"
@@ -183,8 +183,8 @@ def test_lots_are_even_and_depend_on_every_part() -> None:
     for part in range(len(base)):
         other = list(base)
         other[part] += 1
-        assert lots(*other) != lots(*base)
-    assert lots(2**70 + 3, 1) == lots(3 + 64 * 2**64, 1)  # any whole number is a seed
+        assert random_numbers(*other) != random_numbers(*base)
+    assert random_numbers(2**70 + 3, 1) == random_numbers(3 + 64 * 2**64, 1)  # any whole number is a seed
 
 
 @given(queries=st.integers(1, 8), causal=st.booleans(), padded=st.integers(0, 3), seed=st.integers(0, 300))

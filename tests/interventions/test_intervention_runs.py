@@ -225,7 +225,7 @@ def test_more_keys_than_there_are_is_refused_with_their_number(sampler: str) -> 
         (MaskAnchors, "is no intervention"),
         (3, "3 is no intervention"),
         (Intervention(), "is no intervention"),
-        ([], "names none; leave it out"),
+        ([], "is an empty list; leave it out"),
         (MaskHeads([(0, 7)]), r"names head 7 of layer 0 .*, which has heads 0 to 3"),
         (MaskHeads([(7, 0)]), r"mask-heads:7:0 names layer 7; the layers of this model are 0 to 2"),
         (MaskHeads([(0, 0)], layers="0-8"), "names layer 3; the layers"),

@@ -168,7 +168,10 @@ def test_keeping_sinks_leaves_the_anchors_and_a_window(causal: bool) -> None:
 
 
 def replay(planted: Planted, number: int, sample: Any) -> tuple[reference.Written, list[np.ndarray]]:
-    """The run again, straight from dense attention, with the keys hidden that the trace says were hidden; and those keys, (layer, head, key) by step."""
+    """The run again, straight from dense attention, with the keys hidden that the trace says were hidden.
+
+    And those keys, (layer, head, key) by step.
+    """
     seen = sample["visible"].sel(group="predicting").values
     steps: list[np.ndarray] = []
 

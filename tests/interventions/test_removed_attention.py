@@ -1,4 +1,4 @@
-"""What calls are said to have lost, against dense weights, where the rows that choose are not those that lose, or do not all lose the same."""
+"""What calls are said to have lost, against dense weights, where choosing and losing rows differ, or not all lose the same."""
 
 import numpy as np
 import torch

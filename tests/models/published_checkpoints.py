@@ -1,7 +1,7 @@
 """Tiny checkpoints in the form in which the real ones are published: config, tensor names, shards and tokenizer files, only smaller.
 
-What is known of the published files stands in `published/<kind>`; where a config there is partial, the fields of its closest kin fill it up.
-Ids of special tokens keep their order and move inside the small vocabulary.
+What is known of the published files stands in `published/<kind>`; where a config there is partial, the fields of its closest kin fill it
+up. Ids of special tokens keep their order and move inside the small vocabulary.
 """
 
 import json
@@ -24,14 +24,15 @@ STAND_IN = {"llada-1.5": "llada-8b-instruct", "dream-coder-7b": "dream-7b-instru
 VOCABULARY = 160  # larger than the tokenizer's, as published
 LAYERS, HEADS, HIDDEN, MLP, HEAD_DIM = 2, 4, 32, 48, 16
 SMALL = {
-    "d_model": HIDDEN, "hidden_size": HIDDEN, "n_layers": LAYERS, "num_hidden_layers": LAYERS, "n_heads": HEADS, "num_attention_heads": HEADS,
-    "mlp_hidden_size": MLP, "intermediate_size": MLP, "head_dim": HEAD_DIM, "vocab_size": VOCABULARY, "embedding_size": VOCABULARY,
-    "llm_vocab_size": VOCABULARY, "codebook_size": 16,
+    "d_model": HIDDEN, "hidden_size": HIDDEN, "n_layers": LAYERS, "num_hidden_layers": LAYERS, "n_heads": HEADS,
+    "num_attention_heads": HEADS, "mlp_hidden_size": MLP, "intermediate_size": MLP, "head_dim": HEAD_DIM, "vocab_size": VOCABULARY,
+    "embedding_size": VOCABULARY, "llm_vocab_size": VOCABULARY, "codebook_size": 16,
 }  # fmt: skip
 LLAMA_3_2 = {
-    "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": [128001, 128009], "head_dim": 64, "hidden_act": "silu",
-    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": False,
-    "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+    "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": [128001, 128009], "head_dim": 64,
+    "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 131072,
+    "mlp_bias": False, "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
     "rope_scaling": {
         "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3",
     },

@@ -155,7 +155,10 @@ def test_two_fields_that_disagree_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [-1, True, 4.0, "32", [4], 1 << 40])
 def test_a_block_length_that_is_none_is_refused(length: Any, tmp_path: Path) -> None:
-    said = r"The block length of .* is .*; it must be a whole number from 0 to 65536\. Pass the right one as block_length=\.\.\. \(--block-length\), or correct the config\."
+    said = (
+        r"The block length of .* is .*; it must be a whole number from 0 to 65536\. "
+        r"Pass the right one as block_length=\.\.\. \(--block-length\), or correct the config\."
+    )
     assert re.fullmatch(said, refusal(checkpoint(tmp_path), block_length=length))
     assert re.fullmatch(said, refusal(checkpoint(tmp_path, block_size=length)))
 

@@ -1,4 +1,4 @@
-"""What cannot be loaded is refused in a sentence that says what is wrong and one that says what to do, before any weight is read where that is possible."""
+"""What cannot be loaded is refused: one sentence says what is wrong and one what to do, before weights are read if possible."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_an_option_that_does_not_exist_is_refused_with_those_that_do(option: dic
 
 def test_a_folder_without_a_config_is_refused(llada: Path) -> None:
     (llada / "config.json").unlink()
-    refused(r"llada has no config\.json, so it cannot be told what model it is\. Name the folder that holds one\.$", llada)
+    refused(r"llada has no config\.json, so it is unknown what kind of model it is\. Name the folder that holds one\.$", llada)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,10 @@ def test_what_is_no_text_with_regions_is_refused(prompt: dict[str, Any], message
     "seed", [None, True, 1.0, "0", -1, 2**62 + 1, 2**63, 10**40, float("nan"), [None], ["0"], [-1], b"0", {}], ids=repr
 )
 def test_what_is_no_seed_is_refused(seed: Any, llama: fl.LanguageModel, llada: fl.LanguageModel) -> None:
-    told = r"^(seed=.* is not a seed: it must be a whole number from 0 to 2\^62, so that the run can be repeated|0 seeds were given for 1 prompts\. .*)\.$"
+    told = (
+        r"^(seed=.* is not a seed: it must be a whole number from 0 to 2\^62, so that the run can be repeated"
+        r"|0 seeds were given for 1 prompts\. .*)\.$"
+    )
     for lm in (llama, llada):
         assert re.search(told, refusal(lm.generate, [[5, 6]], gen_length=2, seed=seed, progress=False))
         assert re.search(r"^seed=.* is not a seed: ", refusal(lm.trace, [[5, 6]], gen_length=2, seed=seed, progress=False))
@@ -215,7 +218,7 @@ def test_a_folder_that_is_no_checkpoint_is_a_sentence(tmp_path: Path, floatlens:
         (tokenizer_only / file).unlink()
     text.write_text("hello")
     expected = {
-        empty: "has no config.json, so it cannot be told what model it is. Name the folder that holds one.",
+        empty: "has no config.json, so it is unknown what kind of model it is. Name the folder that holds one.",
         tokenizer_only: "has no config.json",
         text: "is not a kind of file that floatlens reads.",
         tmp_path / "absent": "There is no model",
@@ -301,7 +304,7 @@ def test_a_tensor_that_two_files_hold_is_refused(tmp_path: Path) -> None:
     first, second = sorted(folder.glob("*.safetensors"))
     again = load_file(first)
     save_file(load_file(second) | {next(iter(again)): next(iter(again.values())) * 2}, second, metadata={"format": "pt"})
-    assert "twice, the second time in model-00002-of-00002.safetensors; which of the two is meant cannot be told." in refusal(
+    assert "twice, the second time in model-00002-of-00002.safetensors; it is unclear which of the two is meant." in refusal(
         fl.load, folder
     )
 

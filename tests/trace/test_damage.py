@@ -1,4 +1,4 @@
-"""A trace that was damaged is refused in a sentence that names what is broken; old traces still open; `floatlens verify` names everything."""
+"""A damaged trace is refused in a sentence that names what is broken; old traces still open; `floatlens verify` names everything."""
 
 import errno
 import hashlib
@@ -66,7 +66,7 @@ def run(written: Path, tmp_path: Path) -> Path:
 
 
 def edit_metadata(run: Path, edit: Callable[[dict[str, Any], dict[str, Any]], object]) -> None:
-    """Change what the root says (its attributes, and the metadata by path that Zarr reads from it), and vouch for the change in the manifest."""
+    """Change the root (its attributes, and the metadata by path that Zarr reads from it), and vouch for it in the manifest."""
     root = json.loads((run / "zarr.json").read_text())
     edit(root["attributes"]["floatlens"], root["consolidated_metadata"]["metadata"])
     (run / "zarr.json").write_text(json.dumps(root))
@@ -236,7 +236,8 @@ def test_a_file_that_may_not_be_read_is_a_sentence(run: Path) -> None:
 
 
 def test_a_url_whose_protocol_is_not_installed_says_what_to_install() -> None:
-    code = "import sys; sys.modules['aiohttp'] = None; sys.argv = ['floatlens', 'show', 'http://127.0.0.1:9/run.zarr']; from floatlens.cli import run; run()"
+    arguments = ["floatlens", "show", "http://127.0.0.1:9/run.zarr"]
+    code = f"import sys; sys.modules['aiohttp'] = None; sys.argv = {arguments}; from floatlens.cli import run; run()"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert ran.stderr.startswith("floatlens: http://127.0.0.1:9/run.zarr cannot be opened: ")

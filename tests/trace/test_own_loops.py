@@ -1,7 +1,7 @@
 """Models that only their own `generate` can run: a checkpoint with code of its own, and DiffusionGemma.
 
-What a trace says is compared with what a spy notes while the same model runs untraced: the tokens of each forward, and the weights of each attention call
-straight from its queries, keys and mask, in float64.
+What a trace says is compared with what a spy notes while the same model runs untraced: the tokens of each forward, and the weights of
+each attention call straight from its queries, keys and mask, in float64.
 """
 
 import itertools
@@ -28,8 +28,9 @@ VOCABULARY, MASK, PAD = 48, 47, 3
 NOTHING, PROMPT, MASKED, NOW, BEFORE = range(5)
 TOKENS = [5, 9, 2, 11, 7, 30, 8, 8, 21, 14]
 
-# Four loops as published models have them: a whole canvas at each step; blocks on a growing canvas (LLaDA2.0: `self.forward` called directly, whole blocks,
-# only the new tokens returned); the same with tokens changed afterwards (LLaDA2.1); a first look at everything, then one block at a time over a cache.
+# Four loops as published models have them: a whole canvas at each step; blocks on a growing canvas (LLaDA2.0: `self.forward` called
+# directly, whole blocks, only the new tokens returned); the same with tokens changed afterwards (LLaDA2.1); a first look at everything,
+# then one block at a time over a cache.
 CODE = '''
 import torch
 import torch.nn.functional as F
@@ -273,7 +274,7 @@ def run_untraced(lm: fl.LanguageModel, prompt: list[int], **asked: Any) -> tuple
 
 
 def written_at(seen: list[Seen], final: list[int], prompt: int) -> np.ndarray:
-    """bool (step, position): from the history of each position, the last step that showed it before it held another token that is no mask."""
+    """bool (step, position): the last step that showed a position before it held another token that is no mask."""
     width = max(len(final), *(forward.positions[-1] + 1 for forward in seen))
     written = np.zeros((len(seen), width), bool)
     for position in range(prompt, width):
@@ -509,7 +510,10 @@ def gemma_run(gemma: fl.LanguageModel) -> GemmaRun:
 
 
 def of_gemma(run: GemmaRun) -> tuple[np.ndarray, list[np.ndarray]]:
-    """What was written at each step, bool (step, position), and which rows were open before it: from what the sampler accepted, canvas by canvas."""
+    """What was written at each step, bool (step, position), and which rows were open before it.
+
+    Both from what the sampler accepted, canvas by canvas.
+    """
     seen, final, accepted = run.seen, run.final, run.accepted
     written, still_open = np.zeros((len(seen), len(final)), bool), []
     for step, forward in enumerate(seen):

@@ -32,7 +32,7 @@ def doctor(
     from floatlens.trace.estimate import Shapes, size_in_words
     from floatlens.trace.schema import make_detail
 
-    found = examine(
+    examination = examine(
         model,
         revision=revision,
         dtype=dtype,
@@ -41,28 +41,29 @@ def doctor(
         mask_token_id=mask_token_id,
         block_length=block_length,
     )
-    autoregressive = found.sampler == "autoregressive"
+    autoregressive = examination.sampler == "autoregressive"
     kept = make_detail(detail_of(detail)).fitted(autoregressive=autoregressive)
     itemsize = 4 if dtype == "float32" else 2
-    size = Shapes(found.config, [length], steps, kept, itemsize=itemsize, autoregressive=autoregressive).estimate()
-    table = Table(show_header=False, title=found.name, title_justify="left")
-    fetched = "" if found.weights_here else " (not fetched yet)"
-    blocks = f" in blocks of {found.block_length}" if found.block_length else ""
+    size = Shapes(examination.config, [length], steps, kept, itemsize=itemsize, autoregressive=autoregressive).estimate()
+    table = Table(show_header=False, title=examination.name, title_justify="left")
+    filled_from = "p - 1" if examination.row_offset else "p"
+    fetched = "" if examination.weights_here else " (not fetched yet)"
+    blocks = f" in blocks of {examination.block_length}" if examination.block_length else ""
     rows = {
-        "can be traced": "no" if found.obstacle else "yes",
-        "family": f"{found.family}: {found.runs_as}",
-        "decoding": f"{found.sampler or 'its own generate'}{blocks}; position p is filled from row p{' - 1' if found.row_offset else ''}",
-        "parameters": f"{found.parameters / 1e6:,.1f} million; {size_in_words(found.weight_bytes)}{fetched}",
-        "attention": f"{found.layers} layers, {found.attention_calls} calls per forward; "
-        f"{found.heads} heads, {found.kv_heads} for keys and values",
-        "mask token": found.mask_token or "none",
-        "first token (BOS)": found.first_token,
-        "a text ends at": found.end_tokens,
+        "can be traced": "no" if examination.obstacle else "yes",
+        "family": f"{examination.family}: {examination.runs_as}",
+        "decoding": f"{examination.sampler or 'its own generate'}{blocks}; position p is filled from row {filled_from}",
+        "parameters": f"{examination.parameters / 1e6:,.1f} million; {size_in_words(examination.weight_bytes)}{fetched}",
+        "attention": f"{examination.layers} layers, {examination.attention_calls} calls per forward; "
+        f"{examination.heads} heads, {examination.kv_heads} for keys and values",
+        "mask token": examination.mask_token or "none",
+        "first token (BOS)": examination.first_token,
+        "a text ends at": examination.end_tokens,
         "a trace takes": f"at most {size_in_words(size.disk)} on disk, {size_in_words(size.memory_if_streamed)} of memory "
         f"besides the model, for {length} tokens and {steps} steps",
     }
     for name, value in rows.items():
         table.add_row(name, value)
     make_console().print(table)
-    if found.obstacle:
-        raise Refusal(found.obstacle)
+    if examination.obstacle:
+        raise Refusal(examination.obstacle)

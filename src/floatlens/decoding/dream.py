@@ -45,11 +45,11 @@ def _step(run: Run, canvas: Canvas, samples: list[int], shares: dict[int, Tensor
     asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked)
     logits = run(asked)
     assert asked.wanted_rows is not None
-    place = {row: at for at, row in enumerate(asked.wanted_rows.tolist())}
+    place = {row: index for index, row in enumerate(asked.wanted_rows.tolist())}
     written, confidence = {}, {}
-    for at, sample in enumerate(samples):
+    for index, sample in enumerate(samples):
         positions = canvas.masked[sample].nonzero()[:, 0].tolist()
-        rows = logits[at, [place[max(position - row_offset, 0)] for position in positions]]
+        rows = logits[index, [place[max(position - row_offset, 0)] for position in positions]]
         generator, share = canvas.generators[sample], shares[sample]
         if options.order == "origin":
             kept = _each_by_itself(len(positions), share, generator)
@@ -92,8 +92,8 @@ def _chosen(
 
 def _each_by_itself(masks: int, share: Tensor | None, generator: torch.Generator) -> list[int]:
     """Every mask with the same probability, independently; all of them at the last step."""
-    lots = torch.rand(masks, generator=generator, device=generator.device)
-    return list(range(masks)) if share is None else (lots < share.to(lots.device)).nonzero()[:, 0].tolist()
+    draws = torch.rand(masks, generator=generator, device=generator.device)
+    return list(range(masks)) if share is None else (draws < share.to(draws.device)).nonzero()[:, 0].tolist()
 
 
 def _filtered(rows: Tensor, options: DreamOptions) -> Tensor:

@@ -18,10 +18,8 @@ from floatlens.decoding.canvas import Canvas, Run, Step, commit, whole_canvas_pa
 from floatlens.decoding.options import LladaOptions
 
 
-def denoise(
-    run: Run, canvas: Canvas, options: LladaOptions, row_offset: int = 0, eos: int | None = None, end_tokens: Sequence[int] = ()
-) -> Iterator[Step]:
-    """Write the masks of the canvas; `end_tokens` are those that `eos_last` keeps back, `eos` the one that `forbid_eos` forbids."""
+def denoise(run: Run, canvas: Canvas, options: LladaOptions, row_offset: int = 0, end_tokens: Sequence[int] = ()) -> Iterator[Step]:
+    """Write the masks of the canvas; `eos_last` keeps all `end_tokens` back, `forbid_eos` forbids the first of them, end-of-text."""
     for block in range(options.blocks):
         inside, reached = _block(canvas, block, options)
         planned = _plan(canvas, inside, options)
@@ -30,7 +28,7 @@ def denoise(
             if not samples:
                 break
             counts = [plan[step] if step < len(plan) else 0 for plan in planned]
-            yield _step(run, canvas, samples, reached, counts, options, row_offset, eos, end_tokens)
+            yield _step(run, canvas, samples, reached, counts, options, row_offset, end_tokens)
 
 
 def _block(canvas: Canvas, block: int, options: LladaOptions) -> tuple[Tensor, Tensor]:
@@ -71,19 +69,18 @@ def _step(
     planned: list[int],
     options: LladaOptions,
     row_offset: int,
-    eos: int | None,
     end_tokens: Sequence[int],
 ) -> Step:
     asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked & reached, options.guidance)
     logits = run(asked)
     assert asked.wanted_rows is not None
-    place = {row: at for at, row in enumerate(asked.wanted_rows.tolist())}
+    place = {row: index for index, row in enumerate(asked.wanted_rows.tolist())}
     written, confidence = {}, {}
-    for at, sample in enumerate(samples):
+    for index, sample in enumerate(samples):
         positions = (canvas.masked[sample] & reached[sample]).nonzero()[:, 0].tolist()
-        rows = logits[at, [place[max(position - row_offset, 0)] for position in positions]]
-        if options.forbid_eos and eos is not None:
-            rows = rows.index_fill(-1, torch.tensor([eos], device=rows.device), float("-inf"))
+        rows = logits[index, [place[max(position - row_offset, 0)] for position in positions]]
+        if options.forbid_eos and end_tokens:
+            rows = rows.index_fill(-1, torch.tensor([end_tokens[0]], device=rows.device), float("-inf"))
         length, generator = canvas.lengths[sample], canvas.generators[sample]
         if options.temperature > 0:
             candidates = gumbel_argmax(rows, uniform_rows(generator, length, rows.shape[-1], positions), options.temperature)

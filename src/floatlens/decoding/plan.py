@@ -104,8 +104,7 @@ class Plan:
         """The decoding loop that goes with the options."""
         lm, options = self.lm, self.options
         if isinstance(options, LladaOptions):
-            eos = lm.end_tokens[0] if lm.end_tokens else None
-            return llada.denoise(run, canvas, options, lm.row_offset, eos, lm.end_tokens)
+            return llada.denoise(run, canvas, options, lm.row_offset, lm.end_tokens)
         if isinstance(options, DreamOptions):
             return dream.denoise(run, canvas, options, lm.row_offset)
         if isinstance(options, SdarOptions):

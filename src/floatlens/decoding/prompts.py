@@ -232,19 +232,21 @@ def _of_conversation(
         raise Refusal("This tokenizer has no chat template, so it cannot read a conversation. Give the prompt as one text.")
     text = _rendered(messages, contents, tokenizer)
     spans, around = [], _around(messages, contents, text, tokenizer)
-    at = len(around[0])
+    position = len(around[0])
     for content, after in zip(contents, around[1:], strict=True):
         trimmed = (content, content.strip(), content.lstrip(), content.rstrip())  # as templates do
-        found = next((kept for kept in trimmed if kept and text.startswith(kept + after, at)), None)
-        if found is None or not text.startswith(around[0]):
+        matched = next((kept for kept in trimmed if kept and text.startswith(kept + after, position)), None)
+        if matched is None or not text.startswith(around[0]):
             if regions:
                 raise Refusal("The chat template rewrites the prompt, so its regions cannot be found again. Pass chat=False (--raw).")
-            at = max(text.find(after, at), at) + len(after)
+            position = max(text.find(after, position), position) + len(after)
             continue
-        spans.append((at, at + len(found)))
-        moved = at - content.find(found)
-        regions = {name: (max(first + moved, at), min(stop + moved, at + len(found))) for name, (first, stop) in regions.items()}
-        at += len(found + after)
+        spans.append((position, position + len(matched)))
+        moved = position - content.find(matched)
+        regions = {
+            name: (max(first + moved, position), min(stop + moved, position + len(matched))) for name, (first, stop) in regions.items()
+        }
+        position += len(matched + after)
     return _tokenised(text, spans, regions, tokenizer, add_special_tokens=False)
 
 
@@ -259,12 +261,12 @@ def _around(messages: Sequence[Message], contents: Sequence[str], text: str, tok
     It is found with marks in their place: looking for a content would find "user" in the template's own "user".
     """
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
-    rest, pieces, found = _rendered(messages, marks, tokenizer), [], ""
+    rest, pieces, matched = _rendered(messages, marks, tokenizer), [], ""
     for mark in marks:
-        piece, found, after = rest.partition(mark)
-        pieces.append(piece if found else "")  # a template may leave a message out, but not the last
-        rest = after if found else rest
-    if messages and not found and contents[-1].strip() not in text:
+        piece, matched, after = rest.partition(mark)
+        pieces.append(piece if matched else "")  # a template may leave a message out, but not the last
+        rest = after if matched else rest
+    if messages and not matched and contents[-1].strip() not in text:
         raise Refusal(
             "The chat template leaves the last message out, so the model would not see what it is asked. Pass chat=False (--raw) to go "
             "without it, or correct the template."
@@ -297,7 +299,7 @@ def _tokenised(
     template = [not any(start < stop <= last for start, last in own) for stop in stops]
     named = {name: [span[0] < stop <= span[1] for stop in stops] for name, span in regions.items()}
     begins = next((token for name in ("bos_token_id", "cls_token_id") if (token := getattr(tokenizer, name, None)) is not None), None)
-    bos = [at == 0 and token == begins for at, token in enumerate(tokens)]
+    bos = [position == 0 and token == begins for position, token in enumerate(tokens)]
     if not named:
         named = {"prompt": [not is_bos for is_bos in bos]}
     if any(bos):

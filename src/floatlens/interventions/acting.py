@@ -22,7 +22,7 @@ from floatlens.capture.observation import Labelled, Observation
 from floatlens.capture.visibility import Visibility, see
 from floatlens.capture.walk import Block, Workspace, walk
 from floatlens.errors import Refusal
-from floatlens.interventions.choosing import lots
+from floatlens.interventions.choosing import random_numbers
 from floatlens.interventions.specification import MaskHeads, RandomHeads
 
 
@@ -234,7 +234,7 @@ def silenced_heads(spec: MaskHeads | RandomHeads, call: AttentionCall) -> list[i
             f"random-heads is to silence {len(named)} other heads of {call.where}, and there are only {len(others)}. Mask at most half "
             "of a layer's heads."
         )
-    drawn = lots(spec.seed, call.layer, range(call.heads))
+    drawn = random_numbers(spec.seed, call.layer, range(call.heads))
     return sorted(others, key=lambda head: drawn[head])[: len(named)]
 
 

@@ -30,13 +30,13 @@ from floatlens.interventions.specification import KeyPicker, MaskAbove
 _ALL_BITS = (1 << 64) - 1
 
 
-def lots(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
+def random_numbers(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
     """Numbers in [0, 1), one for each combination of the parts, which broadcast against each other.
 
     Examples
     --------
-    >>> drawn = lots(0, np.arange(3)[:, None], np.arange(4))
-    >>> drawn.shape, bool((drawn[1] == lots(0, 1, np.arange(4))).all())  # whatever is drawn beside it
+    >>> drawn = random_numbers(0, np.arange(3)[:, None], np.arange(4))
+    >>> drawn.shape, bool((drawn[1] == random_numbers(0, 1, np.arange(4))).all())  # whatever is drawn beside it
     ((3, 4), True)
     """
     state = np.zeros((), np.uint64)
@@ -242,11 +242,11 @@ def as_much_from_others(picked: Tensor, available: Tensor, order: Tensor, share:
 
 def _drawn(keys: Tensor, order: Tensor) -> Tensor:
     """These keys' indices, smallest order first; after them those of all others."""
-    lots = order.to(keys.device).masked_fill(~keys, float("inf")).cpu().numpy()
-    return torch.from_numpy(lots.argsort(-1)).to(keys.device)  # numpy sorts these four times as fast as torch
+    ranks = order.to(keys.device).masked_fill(~keys, float("inf")).cpu().numpy()
+    return torch.from_numpy(ranks.argsort(-1)).to(keys.device)  # numpy sorts these four times as fast as torch
 
 
 def _first_of(drawn: Tensor, count: Tensor) -> Tensor:
     """The first `count` (sample, head) of the indices that were drawn, as booleans over keys."""
-    taken = torch.arange(drawn.shape[-1], device=drawn.device) < count[..., None]
-    return torch.zeros_like(taken).scatter_(-1, drawn, taken)
+    among_first = torch.arange(drawn.shape[-1], device=drawn.device) < count[..., None]
+    return torch.zeros_like(among_first).scatter_(-1, drawn, among_first)

@@ -84,9 +84,9 @@ AnyIntervention = Intervention | Edit | Sequence[Intervention | Edit]
 
 NOTHING_REMOVED = (
     "the intervention removed no attention in any step, so this is the untouched model. "
-    "Its steps may lie behind the last one, its threshold above every key, or the text be over after its first step."
+    "Its steps may come after the last one, its threshold may be above every key, or the text may have ended after its first step."
 )
-"""What is said of a run in which interventions did nothing."""
+"""The warning about a run in which interventions did nothing."""
 
 
 @dataclass(eq=False)
@@ -100,7 +100,10 @@ class InterventionRun:
     @property
     def names(self) -> list[str]:
         """The interventions in words."""
-        return [to_text(one) if isinstance(one, Intervention) else describe(one) for one in self.interventions]
+        return [
+            to_text(intervention) if isinstance(intervention, Intervention) else describe(intervention)
+            for intervention in self.interventions
+        ]
 
     @property
     def removed(self) -> xr.DataArray:
@@ -117,7 +120,11 @@ class InterventionRun:
     def say_if_nothing_was_removed(self) -> None:
         """Warn if interventions ran and removed nothing; plain functions are exempt, because they may move attention and remove none."""
         steps = [report["removed"][1] for sample in self._samples for report in sample]
-        if steps and all(isinstance(one, Intervention) for one in self.interventions) and not any(np.nansum(step) for step in steps):
+        if (
+            steps
+            and all(isinstance(intervention, Intervention) for intervention in self.interventions)
+            and not any(np.nansum(step) for step in steps)
+        ):
             warnings.warn(f"{' and '.join(self.names)}: {NOTHING_REMOVED}", Caution, stacklevel=4)
 
     def start_batch(self, canvas: Canvas, options: Options) -> "Running":
@@ -140,9 +147,9 @@ class InterventionRun:
             raise Refusal("Nothing has run under these interventions yet.")
         longest, layers, heads = max(map(len, self._samples)), len(self._layers), max(values.shape[1] for values in steps)
         joined = np.full((len(self._samples), longest, layers, heads), np.nan, np.float32)
-        for at, sample in enumerate(self._samples):
+        for number, sample in enumerate(self._samples):
             for step, report in enumerate(sample):
-                joined[at, step] = report[name][1]
+                joined[number, step] = report[name][1]
         dims = ("sample", "step", "layer", "head")
         return xr.DataArray(joined, dims=dims, coords={"layer": self._layers}, name=name, attrs={"interventions": self.names})
 
@@ -174,7 +181,7 @@ def run_of(lm: Writer, given: AnyIntervention | None) -> InterventionRun | None:
 
 
 def as_interventions(given: Any) -> tuple[Intervention | Edit, ...]:
-    """One or several, as several.
+    """One intervention or several, as a tuple.
 
     Examples
     --------
@@ -183,16 +190,20 @@ def as_interventions(given: Any) -> tuple[Intervention | Edit, ...]:
     (MaskAnchors(layers=None, steps=None, k=1),)
     """
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    for one in several:
-        known = type(one) in KINDS.values() if isinstance(one, Intervention) else callable(one) and not isinstance(one, type)
+    for intervention in several:
+        known = (
+            type(intervention) in KINDS.values()
+            if isinstance(intervention, Intervention)
+            else callable(intervention) and not isinstance(intervention, type)
+        )
         if not known:
-            hint = f" Write floatlens.interventions.from_text({one!r})." if isinstance(one, str) else ""
+            hint = f" Write floatlens.interventions.from_text({intervention!r})." if isinstance(intervention, str) else ""
             raise Refusal(
-                f"{one!r} is no intervention: it takes those of floatlens.interventions, and functions of a call and what was before "
-                f"it.{hint}"
+                f"{intervention!r} is no intervention: pass one of floatlens.interventions, or a function of an attention call and of what "
+                f"came before it.{hint}"
             )
     if not several:
-        raise Refusal("intervention= names none; leave it out to let the model run as it is.")
+        raise Refusal("intervention= is an empty list; leave it out to run the model as it is.")
     return tuple(several)
 
 

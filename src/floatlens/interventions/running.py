@@ -42,8 +42,8 @@ from floatlens.interventions.choosing import (
     anchors,
     as_many_others,
     as_much_from_others,
-    lots,
     measured_keys,
+    random_numbers,
 )
 from floatlens.interventions.specification import (
     ExtraSinkToken,
@@ -109,13 +109,13 @@ class Running:
     @property
     def uses_statistics(self) -> bool:
         """Whether the tap must measure for an edit that is a plain function; interventions measure for themselves."""
-        return any(not isinstance(one, Intervention) and uses_statistics(one) for one in self.interventions)
+        return any(not isinstance(intervention, Intervention) and uses_statistics(intervention) for intervention in self.interventions)
 
     def begin(self, asked: Pass) -> None:
         """A pass begins that a loop has asked for."""
         offset = asked.offset or [0] * len(asked.samples)
         halves = (0,) if asked.unguided is None else (0, 1)
-        self.begin_rows([Row(sample, half, offset[at]) for half in halves for at, sample in enumerate(asked.samples)])
+        self.begin_rows([Row(sample, half, offset[index]) for half in halves for index, sample in enumerate(asked.samples)])
 
     def begin_rows(self, rows: list[Row]) -> None:
         """A pass begins over these rows."""
@@ -132,11 +132,11 @@ class Running:
         self._refuse_missing_layers()
         self._memory.keep(samples)
         values = {"removed": _by_layer(self._pass.removed)}
-        if any(isinstance(one, RandomKeys) and one.equal == "mass" for one in self.interventions):
+        if any(isinstance(intervention, RandomKeys) and intervention.equal == "mass" for intervention in self.interventions):
             values["shortfall"] = _by_layer(self._pass.shortfall)
         reported: dict[int, Reported] = {
-            row.sample: {name: (("layer", "head"), array[at]) for name, array in values.items()}
-            for at, row in enumerate(self._pass.rows)
+            row.sample: {name: (("layer", "head"), array[index]) for name, array in values.items()}
+            for index, row in enumerate(self._pass.rows)
             if row.half == 0 and row.sample in samples
         }
         for sample, report in reported.items():
@@ -150,24 +150,31 @@ class Running:
 
     def __call__(self, call: AttentionCall, before: Before) -> AttentionCall:
         """Do to one attention call what the interventions say."""
-        here = [(at, one) for at, one in enumerate(self.interventions) if not isinstance(one, Intervention) or one.in_layer(call.layer)]
+        here = [
+            (index, intervention)
+            for index, intervention in enumerate(self.interventions)
+            if not isinstance(intervention, Intervention) or intervention.in_layer(call.layer)
+        ]
         nothing = torch.zeros(call.samples, call.heads, device=call.query.device)
         self._pass.removed[call.layer] = self._pass.shortfall[call.layer] = nothing
         if not here:
             return call
         observation = before.forward.observe(call)
-        pickers = {at: one for at, one in here if isinstance(one, KeyPicker | RandomKeys)}
+        pickers = {index: intervention for index, intervention in here if isinstance(intervention, KeyPicker | RandomKeys)}
         now = received(self._choosing_rows(observation), self._workspace) if pickers else None
         done = _Done(call, lost=torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device))
-        for at, one in here:
-            if now is not None and isinstance(one, KeyPicker | RandomKeys):
-                done = self._on_keys(at, one, done, observation, now)
-            elif isinstance(one, ExtraSinkToken | MaskHeads | RandomHeads):
-                done = done.then(self._on_heads(one, done.call))
-            elif not isinstance(one, Intervention):
-                done = done.then(apply_edits((one,), done.call, before))
+        for index, intervention in here:
+            if now is not None and isinstance(intervention, KeyPicker | RandomKeys):
+                done = self._on_keys(index, intervention, done, observation, now)
+            elif isinstance(intervention, ExtraSinkToken | MaskHeads | RandomHeads):
+                done = done.then(self._on_heads(intervention, done.call))
+            elif not isinstance(intervention, Intervention):
+                done = done.then(apply_edits((intervention,), done.call, before))
         if now is not None:
-            picked = {at: anchors(one.of if isinstance(one, RandomKeys) else one, now) for at, one in pickers.items()}
+            picked = {
+                index: anchors(intervention.of if isinstance(intervention, RandomKeys) else intervention, now)
+                for index, intervention in pickers.items()
+            }
             self._memory.note(call, self._pass.rows, picked, measured_keys(now).sum(-1).amin(-1).tolist())
         if done.call is not call:
             if now is not None and done.lost is not None and (call.queries == 1 or not self._last_row_only):  # `now` is of all its rows
@@ -176,17 +183,17 @@ class Running:
                 self._pass.removed[call.layer] = removed_share(before.forward, observation, done.call, done.silenced, self._workspace)
         return done.call
 
-    def _on_keys(self, at: int, one: KeyPicker | RandomKeys, done: _Done, observation: Observation, now: Received) -> _Done:
+    def _on_keys(self, index: int, intervention: KeyPicker | RandomKeys, done: _Done, observation: Observation, now: Received) -> _Done:
         """What is done after an intervention on keys as well."""
         call, visibility = observation.call, observation.visibility
-        picker = one.of if isinstance(one, RandomKeys) else one
-        recalled = self._memory.recall(at, call, self._pass.rows)
-        acting = self._in_step(one, call) & recalled.known & visibility.live_rows.any(-1).any(-1)
+        picker = intervention.of if isinstance(intervention, RandomKeys) else intervention
+        recalled = self._memory.recall(index, call, self._pass.rows)
+        acting = self._in_step(intervention, call) & recalled.known & visibility.live_rows.any(-1).any(-1)
         available = now.visible[:, :, 0] > 0
         self._refuse_too_many(picker, acting, recalled, available, call)
         keys = recalled.keys & acting[:, None, None]
-        if isinstance(one, RandomKeys):
-            others = self._others(one, keys, available, observation, now)
+        if isinstance(intervention, RandomKeys):
+            others = self._others(intervention, keys, available, observation, now)
             keys = others.keys & acting[:, None, None]
             self._pass.shortfall[call.layer] = self._pass.shortfall[call.layer] + others.shortfall
         if isinstance(picker, KeepSinks):
@@ -199,33 +206,37 @@ class Running:
         hidden = hide_keys(done.call, keys[:, :, None], visibility.real_queries, visibility.real_keys)
         return done.then(hidden.call, keys if hidden.whole else None)
 
-    def _on_heads(self, one: ExtraSinkToken | MaskHeads | RandomHeads, edited: AttentionCall) -> AttentionCall:
-        acting = self._in_step(one, edited)
+    def _on_heads(self, intervention: ExtraSinkToken | MaskHeads | RandomHeads, edited: AttentionCall) -> AttentionCall:
+        acting = self._in_step(intervention, edited)
         if not bool(acting.any()):
             return edited
-        return append_sink(edited, acting) if isinstance(one, ExtraSinkToken) else silence(edited, silenced_heads(one, edited), acting)
+        return (
+            append_sink(edited, acting)
+            if isinstance(intervention, ExtraSinkToken)
+            else silence(edited, silenced_heads(intervention, edited), acting)
+        )
 
-    def _others(self, one: RandomKeys, keys: Tensor, available: Tensor, observation: Observation, now: Received) -> Others:
+    def _others(self, intervention: RandomKeys, keys: Tensor, available: Tensor, observation: Observation, now: Received) -> Others:
         """Random keys in place of those that the original picks."""
         call, rows = observation.call, self._pass.rows
         seeds = np.array([self._seeds[row.sample] for row in rows])[:, None, None]
         steps = np.array([self._step(row) for row in rows])[:, None, None]
         positions = call.key_start - np.array([row.offset for row in rows])[:, None, None] + np.arange(call.keys)
-        drawn = lots(one.seed, seeds, steps, call.layer, np.arange(call.heads)[:, None], positions)
+        drawn = random_numbers(intervention.seed, seeds, steps, call.layer, np.arange(call.heads)[:, None], positions)
         order = torch.from_numpy(drawn)
-        if one.equal == "count":
+        if intervention.equal == "count":
             return as_many_others(keys, available, order, call.where)
         mass = now.mass[:, :, 0]
-        if isinstance(one.of, KeepSinks):  # only queries that do not have a key in their window lose or keep it
-            mass = mass_within(observation, outside_window(call, call.keys, one.of.window)[None, None], self._workspace, "by_key")
+        if isinstance(intervention.of, KeepSinks):  # only queries that do not have a key in their window lose or keep it
+            mass = mass_within(observation, outside_window(call, call.keys, intervention.of.window)[None, None], self._workspace, "by_key")
         return as_much_from_others(keys, available, order, mass / now.rows)
 
     def _step(self, row: Row) -> int:
         return len(self.reports[row.sample])
 
-    def _in_step(self, one: Intervention, call: AttentionCall) -> Tensor:
+    def _in_step(self, intervention: Intervention, call: AttentionCall) -> Tensor:
         """In which rows it acts: bool (row,)."""
-        return torch.tensor([one.in_step(self._step(row)) for row in self._pass.rows], device=call.query.device)
+        return torch.tensor([intervention.in_step(self._step(row)) for row in self._pass.rows], device=call.query.device)
 
     def _choosing_rows(self, observation: Observation) -> Observation:
         """The call with one group: the rows by whose attention keys are chosen. Layers that share a scene share the new one."""
@@ -244,34 +255,38 @@ class Running:
         if isinstance(picker, MaskAbove):
             return
         seen = available.sum(-1).amin(-1).tolist()
-        for at in acting.nonzero()[:, 0].tolist():
-            most = recalled.there_were[at] if isinstance(picker, KeepSinks) else min(recalled.there_were[at], seen[at] - 1)
+        for index in acting.nonzero()[:, 0].tolist():
+            most = recalled.there_were[index] if isinstance(picker, KeepSinks) else min(recalled.there_were[index], seen[index] - 1)
             if picker.k > most:
                 raise Refusal(
-                    f"{to_text(picker)} picks {picker.k} keys, but at step {self._step(self._pass.rows[at])} in {call.where} there are "
-                    f"{seen[at]} keys in sight and at most {most} can be picked. Choose a smaller k."
+                    f"{to_text(picker)} picks {picker.k} keys, but at step {self._step(self._pass.rows[index])} in {call.where} there are "
+                    f"{seen[index]} keys in sight and at most {most} can be picked. Choose a smaller k."
                 )
 
     def _refuse_missing_layers(self) -> None:
-        for one in self.interventions:
+        for intervention in self.interventions:
             missing = (
-                next((layer for layer in one.named_layers() if layer not in self.layers), None) if isinstance(one, Intervention) else None
+                next((layer for layer in intervention.named_layers() if layer not in self.layers), None)
+                if isinstance(intervention, Intervention)
+                else None
             )
-            if isinstance(one, Intervention) and missing is not None:
-                raise Refusal(f"{to_text(one)} names layer {missing}; the layers of this model are {self.layers[0]} to {self.layers[-1]}.")
+            if isinstance(intervention, Intervention) and missing is not None:
+                raise Refusal(
+                    f"{to_text(intervention)} names layer {missing}; the layers of this model are {self.layers[0]} to {self.layers[-1]}."
+                )
 
 
 def _by_layer(values: dict[int, Tensor]) -> np.ndarray:
     """The values (row, head) of all layers: (row, layer, head); NaN for heads that a layer does not have."""
     rows, widest = (max(of_layer.shape[axis] for of_layer in values.values()) for axis in (0, 1))
     result = np.full((rows, len(values), widest), np.nan, np.float32)
-    for at, layer in enumerate(sorted(values)):
-        result[:, at, : values[layer].shape[1]] = values[layer].cpu().numpy()
+    for index, layer in enumerate(sorted(values)):
+        result[:, index, : values[layer].shape[1]] = values[layer].cpu().numpy()
     return result
 
 
 class EachForward:
-    """An edit that takes every forward of a tap for a step of one sample, where no loop says what a step is."""
+    """An edit that treats every forward of a tap as a step of one sample, for loops that do not say what a step is."""
 
     def __init__(self, running: "Running") -> None:
         self.running = running

@@ -143,7 +143,7 @@ class Checkpoint:
 
     @property
     def _no_config(self) -> str:
-        return f"{self.name} has no config.json, so it cannot be told what model it is. Name the folder that holds one."
+        return f"{self.name} has no config.json, so it is unknown what kind of model it is. Name the folder that holds one."
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -192,23 +192,23 @@ class Checkpoint:
     @cached_property
     def tensors(self) -> Mapping[str, tuple[tuple[int, ...], str]]:
         """Shape and type of every tensor, from the headers of the files."""
-        found: dict[str, tuple[tuple[int, ...], str]] = {}
+        tensors_by_name: dict[str, tuple[tuple[int, ...], str]] = {}
         for file in self.weight_files:
             try:
                 with safe_open(file, framework="pt") as tensors:
                     for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
-                        if name in found:
+                        if name in tensors_by_name:
                             raise Refusal(
-                                f"{self.name} holds tensor {shown(name)} twice, the second time in {shown(file.name)}; which of the two "
-                                "is meant cannot be told. Remove the file that does not belong there."
+                                f"{self.name} holds tensor {shown(name)} twice, the second time in {shown(file.name)}; it is unclear "
+                                "which of the two is meant. Remove the file that does not belong there."
                             )
                         part = tensors.get_slice(name)
-                        found[name] = (tuple(part.get_shape()), part.get_dtype())
+                        tensors_by_name[name] = (tuple(part.get_shape()), part.get_dtype())
             except (SafetensorError, OSError, OverflowError, MemoryError) as error:
                 raise Refusal(
                     f"{shown(file.name)} of {self.name} is not a whole safetensors file ({reason(error)}). Download it again."
                 ) from None
-        return found
+        return tensors_by_name
 
     def refuse_wrong_types(self) -> None:
         """Refuse weights that are not floating-point numbers, unless the config says how they were quantised."""
@@ -273,9 +273,9 @@ def find_checkpoint(
         return Checkpoint(text, _converted_file(path), None)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", text) or text.startswith(("./", "../")):
         raise Refusal(_unknown(text))
-    found = _from_hub(text, revision, weights, trust_remote_code, allow_pickle)
-    refuse_what_leads_out(found.folder, text)
-    return found
+    checkpoint = _from_hub(text, revision, weights, trust_remote_code, allow_pickle)
+    refuse_what_leads_out(checkpoint.folder, text)
+    return checkpoint
 
 
 def _plain_name(name: Any) -> str:

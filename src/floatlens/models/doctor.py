@@ -1,4 +1,4 @@
-"""What can be said of a model before it is loaded: from its config, its tokenizer and the headers of its files. No weight is read."""
+"""What is known of a model before it is loaded: from its config, its tokenizer and the headers of its files. No weight is read."""
 
 import os
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def examine(
     mask_token_id: int | None = None,
     block_length: int | None = None,
 ) -> Examination:
-    """Everything `floatlens doctor` says of a model."""
+    """Everything that `floatlens doctor` reports about a model."""
     kind = torch_dtype(dtype)
     checkpoint = find_checkpoint(name, revision, weights=False, trust_remote_code=trust_remote_code)
     blueprint = draw_up(checkpoint, family, trust_remote_code, block_length)
@@ -106,7 +106,7 @@ def _first_token(tokenizer: Any) -> str:
     if tokenizer is None:
         return "unknown: there is no tokenizer"
     begins = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.cls_token_id
-    put_there = tokenizer("a")["input_ids"][:1] == [begins]
+    is_added = tokenizer("a")["input_ids"][:1] == [begins]
     if begins is None:
         return "none: the tokenizer has no BOS"
-    return f"{_named(tokenizer, begins)}, {'put before every text' if put_there else 'not put before a text by itself'}"
+    return f"{_named(tokenizer, begins)}, {'added before every text' if is_added else 'not added by the tokenizer'}"

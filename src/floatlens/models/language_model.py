@@ -370,6 +370,6 @@ class LanguageModel:
             written = [tokens[rows].tolist() for tokens, rows in zip(canvas.tokens, was_written, strict=True)]
         removed = [None if running is None else running.mean_removed(sample) for sample in range(len(batch.prompts))]
         return [
-            Generation(self.text_of(tokens), tokens, prompt.text, prompt.tokens, taken, share)
-            for prompt, tokens, taken, share in zip(batch.prompts, written, steps, removed, strict=True)
+            Generation(self.text_of(tokens), tokens, prompt.text, prompt.tokens, count, share)
+            for prompt, tokens, count, share in zip(batch.prompts, written, steps, removed, strict=True)
         ]

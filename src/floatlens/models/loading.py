@@ -199,25 +199,25 @@ def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool,
 
 def _saved_blueprint(checkpoint: Checkpoint) -> Blueprint:
     """What `LanguageModel.save` wrote into the config."""
-    said: Mapping[str, Any] = checkpoint.config["floatlens"]
-    if said.get("family") not in FAMILIES:
-        raise Refusal(f"{checkpoint.name} was saved as family {said.get('family')!r}, which this version does not know. Update floatlens.")
-    if said["sampler"] not in SAMPLERS or said["row_offset"] not in (0, 1) or not isinstance(said["sampler_defaults"], dict):
+    saved: Mapping[str, Any] = checkpoint.config["floatlens"]
+    if saved.get("family") not in FAMILIES:
+        raise Refusal(f"{checkpoint.name} was saved as family {saved.get('family')!r}, which this version does not know. Update floatlens.")
+    if saved["sampler"] not in SAMPLERS or saved["row_offset"] not in (0, 1) or not isinstance(saved["sampler_defaults"], dict):
         raise Refusal(
-            f"The config of {checkpoint.name} says sampler={said['sampler']!r}, row_offset={said['row_offset']!r} under 'floatlens', "
+            f"The config of {checkpoint.name} says sampler={saved['sampler']!r}, row_offset={saved['row_offset']!r} under 'floatlens', "
             "which no version writes. Save the model again, or fetch config.json again."
         )
     return Blueprint(
-        family=said["family"],
+        family=saved["family"],
         config=native_config(checkpoint),
-        model_class=AutoModelForMaskedLM if said["family"] == "masked-lm" else AutoModelForCausalLM,
-        sampler=said["sampler"],
-        row_offset=said["row_offset"],
-        mask_token_id=said["mask_token_id"],
-        end_tokens=as_tokens(said["end_tokens"]),
-        suffix=as_tokens(said["suffix"]),
-        sampler_defaults=said["sampler_defaults"],
-        finish=FAMILIES[said["family"]].finish,
+        model_class=AutoModelForMaskedLM if saved["family"] == "masked-lm" else AutoModelForCausalLM,
+        sampler=saved["sampler"],
+        row_offset=saved["row_offset"],
+        mask_token_id=saved["mask_token_id"],
+        end_tokens=as_tokens(saved["end_tokens"]),
+        suffix=as_tokens(saved["suffix"]),
+        sampler_defaults=saved["sampler_defaults"],
+        finish=FAMILIES[saved["family"]].finish,
         strict_names=False,
     )
 

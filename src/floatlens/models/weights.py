@@ -42,23 +42,23 @@ def on_meta_device(checkpoint: Checkpoint, blueprint: Blueprint, trust_remote_co
 def refuse_wrong_tensors(checkpoint: Checkpoint, blueprint: Blueprint, module: nn.Module) -> None:
     """Compare the files with the class, before anything is read: shapes, and names where the class has those of the files."""
     expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    stored_tensors: dict[str, tuple[str, tuple[int, ...]]] = {}
     for published, (shape, _) in checkpoint.tensors.items():
         name = _renamed(published, blueprint.renames or {})
-        if name in found:
+        if name in stored_tensors:
             raise Refusal(
-                f"{checkpoint.name} holds the tensor {shown(name)} under two names, {shown(found[name][0])} and {shown(published)}; "
-                "which of the two is meant cannot be told. Remove one."
+                f"{checkpoint.name} holds the tensor {shown(name)} under two names, {shown(stored_tensors[name][0])} and "
+                f"{shown(published)}; it is unclear which of the two is meant. Remove one."
             )
-        found[name] = (published, shape)
+        stored_tensors[name] = (published, shape)
     tied = {"lm_head.weight"} if blueprint.config.tie_word_embeddings else set()
-    missing = [name for name in expected if name not in found and name not in tied]
-    surplus = [name for name in found if name not in expected and name not in tied]
+    missing = [name for name in expected if name not in stored_tensors and name not in tied]
+    surplus = [name for name in stored_tensors if name not in expected and name not in tied]
     if blueprint.strict_names and (missing or surplus):
-        raise Refusal(_tensor_sentence(checkpoint.name, missing, [found[name][0] for name in surplus]))
+        raise Refusal(_tensor_sentence(checkpoint.name, missing, [stored_tensors[name][0] for name in surplus]))
     if checkpoint.config.get("quantization_config") is not None and not blueprint.strict_names:
         return  # packed: other shapes under the same names
-    for name, (published, shape) in found.items():
+    for name, (published, shape) in stored_tensors.items():
         if name in expected and shape != expected[name]:
             raise Refusal(
                 f"{checkpoint.name}: tensor {shown(published)} has shape {shape}, but the config asks for {expected[name]}. Config and "
@@ -112,7 +112,7 @@ def read_weights(
 ) -> Any:
     """The module with the weights of the checkpoint, all of them and nothing else."""
     options: dict[str, Any] = {"use_safetensors": bool(checkpoint.weight_files) or not allow_pickle}
-    options["trust_remote_code"] = trust_remote_code and blueprint.family == "remote"  # said always: transformers would ask
+    options["trust_remote_code"] = trust_remote_code and blueprint.family == "remote"  # always explicit: transformers would ask otherwise
     if blueprint.renames:
         options["key_mapping"] = dict(blueprint.renames)
     with (
@@ -160,7 +160,7 @@ def _refuse_two_embeddings(checkpoint: Checkpoint, module: Any) -> None:
     if module.get_output_embeddings().weight is not module.get_input_embeddings().weight:
         raise Refusal(
             f"The config of {checkpoint.name} says that head and embedding are one (tie_word_embeddings), but lm_head.weight differs from "
-            "model.embed_tokens.weight. Which of the two is meant cannot be told; correct the config or the weights."
+            "model.embed_tokens.weight. It is unclear which of the two is meant; correct the config or the weights."
         )
 
 

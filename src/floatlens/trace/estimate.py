@@ -231,7 +231,9 @@ def refuse_too_large(size: Estimate, path: str | PathLike[str] | None) -> None:
     free = psutil.virtual_memory().available
     needed = size.memory if path is None else size.memory_if_streamed
     if needed > free:
-        remedy = "Write it to disk as it goes (path=...)" if path is None and size.memory_if_streamed < free else "Use a smaller batch_size"
+        remedy = (
+            "Write it to disk during the run (path=...)" if path is None and size.memory_if_streamed < free else "Use a smaller batch_size"
+        )
         raise Refusal(
             f"This trace needs {size_in_words(needed)} of memory, and {size_in_words(free)} are free. {remedy}, keep less "
             "(detail='light'), or trace fewer prompts."

@@ -111,27 +111,27 @@ class CheckedStore(WrapperStore[Store]):
         return same
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        found = await self._store.get(key, prototype, byte_range)
-        if self.files is None or (found is None and key not in self.files and "/c/" not in key):  # Zarr looks for files of other versions
-            return found
+        buffer = await self._store.get(key, prototype, byte_range)
+        if self.files is None or (buffer is None and key not in self.files and "/c/" not in key):  # Zarr looks for files of other versions
+            return buffer
         if key not in self.files:
             raise Damage(self.place, f"{key} is not in its {MANIFEST}")
-        if found is None:
+        if buffer is None:
             raise Damage(self.place, f"{key} is missing")
         start, stop = _span(byte_range, self.files[key].bytes)
         ends = [0, *(end for end, _ in self.pieces.get(key, []))]
         if start not in ends or stop not in ends:  # metadata, or half a piece of a shard, which has no checksum: compare all of the file
-            whole = found if byte_range is None else await self._store.get(key, prototype)
+            whole = buffer if byte_range is None else await self._store.get(key, prototype)
             if whole is None or hashlib.sha256(whole.to_bytes()).hexdigest() != self.files[key].sha256:
                 raise Damage(self.place, f"{key} was changed since it was written")
             return whole[start:stop]
-        if len(found) != stop - start:
+        if len(buffer) != stop - start:
             raise Damage(self.place, f"{key} is truncated")
-        content = found.as_numpy_array()
+        content = buffer.as_numpy_array()
         for end, crc in self.pieces.get(key, []):
             if start < end <= stop and int.from_bytes(content[end - start - _CRC_BYTES : end - start].tobytes(), "little") != crc:
                 raise Damage(self.place, f"{key} was changed since it was written: a checksum in it is not the one that was written down")
-        return found
+        return buffer
 
     async def get_partial_values(self, prototype: BufferPrototype, key_ranges: Any) -> list[Buffer | None]:
         return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
@@ -174,7 +174,7 @@ class StoredArray:
         return self.read(self._array, key)
 
     def read(self, indexed: Any, key: Any) -> np.ndarray:
-        """Index the array (or its `oindex`); whatever goes wrong in there is said in a sentence."""
+        """Index the array (or its `oindex`); whatever goes wrong becomes a Refusal of one sentence."""
         try:
             return np.asarray(indexed[key])
         except (Refusal, IndexError, MemoryError):

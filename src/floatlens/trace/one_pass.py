@@ -107,7 +107,7 @@ def _run_once(lm: Writer, canvas: Canvas, detail: Detail, regions: dict[str, Ten
 
 
 def _grouped(seen: _Seen, text: _Text, detail: Detail, *, counts_per_layer: bool) -> Arrays:
-    """What is kept by query group: one row a step, and the prompt's rows at step 0."""
+    """What is kept by query group: one row per step, and the prompt's rows at step 0."""
     arrays: Arrays = {}
     for kind in ("mass", "halves", "entropy", "geometry"):
         for name in VARIABLES[kind] if detail.keeps(kind) else ():

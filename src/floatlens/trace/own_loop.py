@@ -73,7 +73,9 @@ def record_own_loop(
         _arrays(lm, step, prompt, tokens, length, detail, favourites, edited=bool(edits)) | of_step
         for step, of_step in zip(watch.steps, removed, strict=True)
     ]
-    arrays: Arrays = {name: (("step", *dims), np.stack([one[name][1] for one in of_steps])) for name, (dims, _) in of_steps[0].items()}
+    arrays: Arrays = {
+        name: (("step", *dims), np.stack([of_step[name][1] for of_step in of_steps])) for name, (dims, _) in of_steps[0].items()
+    }
     first = watch.steps[0]
     seen = first.in_passing if "layer" in first.in_passing.dims else first.predicting
     return _finished_canvas(lm, prompt, tokens, length), arrays, [favourites], seen

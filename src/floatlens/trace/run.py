@@ -69,7 +69,7 @@ class TracePlan:
         return None if self.lm.sampler is None else seconds(self.lm, self.size)
 
     def run(self, path: str | PathLike[str] | None = None, *, progress: bool = True) -> Trace:
-        """Write after each prompt and record where the model looks; into a folder as it goes, if `path` names one."""
+        """Write after each prompt and record where the model looks; straight into a folder, if `path` names one."""
         refuse_too_large(self.size, path)
         plan, attributes = self.writing, _attributes(self)
         stores = _InMemory() if path is None else _OnDisk(path)

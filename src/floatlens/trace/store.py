@@ -1,4 +1,4 @@
-"""Where the arrays of a sample go while a run goes on: memory, or a Zarr group on disk, shard by shard.
+"""Where the arrays of a sample go during a run: memory, or a Zarr group on disk, shard by shard.
 
 On disk a trace is written by `floatlens.folders`: beside its place, and renamed when it is whole, so that what bears the name is complete.
 """
@@ -56,7 +56,7 @@ class SampleOnDisk:
 
     def __init__(self, group: zarr.Group, place: Path) -> None:
         self._group = group
-        self._place = place  # where the trace goes, for what is said when the disk is full
+        self._place = place  # where the trace goes, for the message if the disk is full
         self._parts: list[Arrays] = []
         self._waiting = 0
         self._growing: dict[str, zarr.Array] = {}  # kept open: one that is opened again no longer writes empty chunks

@@ -203,30 +203,30 @@ def examine(path: str | os.PathLike[str], *, look_at_files: bool = True) -> Exam
     manifest = _manifest(place)
     store = CheckedStore(place.store(), place.text, None if manifest is None else manifest.files)
     root = _root(place, store)
-    said: Any = root.attrs.get("floatlens")
-    if not isinstance(said, dict) or said.get("format") != "trace":
+    attributes: Any = root.attrs.get("floatlens")
+    if not isinstance(attributes, dict) or attributes.get("format") != "trace":
         raise Refusal(f"{place.text} is a Zarr group, but not a trace of floatlens: its attributes do not say so.")
-    found = Examined(place, said, protected=manifest is not None)
+    examined = Examined(place, attributes, protected=manifest is not None)
     if manifest is not None and look_at_files:
-        found.faults += place.file_faults(manifest.files)
-    if fault := version_fault(said):
-        raise Damage(place.text, found.faults[0] if found.faults else fault)
-    if said["schema_version"] > SCHEMA_VERSION:
+        examined.faults += place.file_faults(manifest.files)
+    if fault := version_fault(attributes):
+        raise Damage(place.text, examined.faults[0] if examined.faults else fault)
+    if attributes["schema_version"] > SCHEMA_VERSION:
         raise Refusal(
-            f"{place.text} was written in version {said['schema_version']} of the trace format, and this floatlens reads up to "
+            f"{place.text} was written in version {attributes['schema_version']} of the trace format, and this floatlens reads up to "
             f"{SCHEMA_VERSION}. Update floatlens to open it."
         )
-    wrong = list(attribute_faults(said))
-    found.faults += wrong
-    groups = _sample_groups(found, root)
-    if not found.protected and (MARK in root.attrs or any(CHECKSUMS in group.attrs for group in groups)):
-        found.faults.append(f"its {MANIFEST} is missing, which lists the checksums of its files")
+    wrong = list(attribute_faults(attributes))
+    examined.faults += wrong
+    groups = _sample_groups(examined, root)
+    if not examined.protected and (MARK in root.attrs or any(CHECKSUMS in group.attrs for group in groups)):
+        examined.faults.append(f"its {MANIFEST} is missing, which lists the checksums of its files")
     if not wrong:
         for number, group in enumerate(groups):
-            _add_sample(found, store, number, group)
-        if not found.faults:
-            found.faults += differing_faults([arrays for arrays, _ in found.samples])
-    return found
+            _add_sample(examined, store, number, group)
+        if not examined.faults:
+            examined.faults += differing_faults([arrays for arrays, _ in examined.samples])
+    return examined
 
 
 def _manifest(place: Place) -> Any:
@@ -250,7 +250,7 @@ def _root(place: Place, store: CheckedStore) -> zarr.Group:
         raise Refusal(f"{place.text} is not a trace, or its zarr.json is damaged: {in_short(error)}.") from None
 
 
-def _sample_groups(found: Examined, root: zarr.Group) -> list[zarr.Group]:
+def _sample_groups(examined: Examined, root: zarr.Group) -> list[zarr.Group]:
     """The groups of the samples, in order. There must be as many as the attributes say, numbered from 0."""
     try:
         samples = root.get("samples")
@@ -258,35 +258,35 @@ def _sample_groups(found: Examined, root: zarr.Group) -> list[zarr.Group]:
     except Refusal:
         raise
     except Exception as error:  # as above
-        found.faults.append(f"its samples cannot be listed ({in_short(error)})")
+        examined.faults.append(f"its samples cannot be listed ({in_short(error)})")
         return []
     numbered = {name: group for name, group in groups.items() if re.fullmatch("[0-9]{5,}", name)}
-    promised = found.attributes.get("samples")
+    promised = examined.attributes.get("samples")
     expected = [f"{number:05d}" for number in range(len(numbered))]
     if sorted(numbered, key=int) != expected or len(numbered) != promised:
-        found.faults.append(f"it has {len(numbered)} samples where its attributes say {promised!r:.60}")
+        examined.faults.append(f"it has {len(numbered)} samples where its attributes say {promised!r:.60}")
         return []
     return [numbered[name] for name in expected]
 
 
-def _add_sample(found: Examined, store: CheckedStore, number: int, group: zarr.Group) -> None:
+def _add_sample(examined: Examined, store: CheckedStore, number: int, group: zarr.Group) -> None:
     try:
         arrays = dict(sorted(group.arrays()))
         attributes = dict(group.attrs)
-        faults = list(sample_faults(found.attributes, attributes, arrays))
+        faults = list(sample_faults(examined.attributes, attributes, arrays))
     except Refusal:
         raise
     except Exception as error:  # as above
-        found.faults.append(f"sample {number} cannot be read ({in_short(error)})")
+        examined.faults.append(f"sample {number} cannot be read ({in_short(error)})")
         return
     checksums = attributes.pop(CHECKSUMS, None)
     if store.files is not None:
         faults += _take_checksums(store, number, checksums)
-    found.faults += [f"sample {number}: {fault}" for fault in faults]
+    examined.faults += [f"sample {number}: {fault}" for fault in faults]
     if not faults:
-        place = found.place.text
+        place = examined.place.text
         labelled = {name: (axes_of(array) or (), StoredArray(array, place, number, name)) for name, array in arrays.items()}
-        found.samples.append((labelled, attributes))
+        examined.samples.append((labelled, attributes))
 
 
 def _take_checksums(store: CheckedStore, number: int, checksums: Any) -> list[str]:

@@ -91,12 +91,12 @@ def _trace_faults(place: Place, progress: bool) -> list[str]:
     if faults:
         return faults
     try:
-        found = examine(place.text, look_at_files=False)
+        examined = examine(place.text, look_at_files=False)
     except Damage as damaged:
         return [f"{damaged.fault}."]
     except Refusal as refusal:
         return [str(refusal)]
-    return [f"{fault}." for fault in found.faults] or list(_unreadable_arrays(found, progress))
+    return [f"{fault}." for fault in examined.faults] or list(_unreadable_arrays(examined, progress))
 
 
 def _manifest(place: Place) -> tuple[Manifest | None, list[str]]:
@@ -137,10 +137,10 @@ def _size_and_digest(place: Place, name: str) -> tuple[int, str]:
     return len(content), hashlib.sha256(content).hexdigest()
 
 
-def _unreadable_arrays(found: Examined, progress: bool) -> Iterator[str]:
+def _unreadable_arrays(examined: Examined, progress: bool) -> Iterator[str]:
     """Arrays that cannot be decoded, read one chunk after the other."""
-    arrays = [array for arrays, _ in found.samples for _, array in arrays.values()]
-    with progress_bar(len(arrays), f"Reading {found.place.text}", show=progress) as advance:
+    arrays = [array for arrays, _ in examined.samples for _, array in arrays.values()]
+    with progress_bar(len(arrays), f"Reading {examined.place.text}", show=progress) as advance:
         for array in arrays:
             try:
                 for chunk in _chunks(array):

@@ -67,8 +67,8 @@ def _named_block_length(checkpoint: Checkpoint) -> Any:
     """The block length in the config; None if it names none."""
     named = {field: checkpoint.config[field] for field in BLOCK_FIELDS if checkpoint.config.get(field) is not None}
     if len({json.dumps(value) for value in named.values()}) > 1:
-        said = " and ".join(f"{field}={value!r}" for field, value in named.items())
-        raise Refusal(f"The config of {checkpoint.name} names two block lengths, {said}. Correct it.")
+        lengths = " and ".join(f"{field}={value!r}" for field, value in named.items())
+        raise Refusal(f"The config of {checkpoint.name} names two block lengths, {lengths}. Correct it.")
     return next(iter(named.values()), None)
 
 

@@ -27,7 +27,7 @@ class Blocks:
     """For models that may see block by block: a row sees its own block and those before it."""
 
     named: Any = None  # the block length in the config, as it stands there
-    default: int | None = None  # where neither config nor user names one; None if that cannot be told
+    default: int | None = None  # where neither config nor user names one; None if there is no safe guess
     may_be_none: bool = False  # whether models of the family exist in which every row sees the whole text (block length 0)
 
 
@@ -51,7 +51,7 @@ class Blueprint:
     finish: Callable[[nn.Module], None] | None = None  # what is done to the module after loading
     sampler_defaults: Mapping[str, Any] | None = None  # options that the checkpoint itself sets
     blocks: Blocks | None = None  # None for families whose rows never see by blocks
-    step_on: Callable[[nn.Module], nn.Module] | None = None  # for own loops: the module a forward of which is a step
+    step_on: Callable[[nn.Module], nn.Module] | None = None  # for own loops: the module of which a forward is a step
     strict_names: bool = True  # compare tensor names with the class before reading weights
 
 
@@ -69,7 +69,7 @@ class Family:
     watch_decisions: Callable[[nn.Module], AbstractContextManager[Decisions]] | None = None  # for own loops without a mask token
 
 
-# says nothing about what the model computes
+# fields that do not change what the model computes
 BOOKKEEPING = {
     "_name_or_path", "architectures", "auto_map", "model_type", "torch_dtype", "transformers_version", "use_cache", "tokenizer_class",
     "task_specific_params", "return_dict", "output_attentions", "output_hidden_states", "_attn_implementation_autoset", "floatlens",
@@ -81,7 +81,7 @@ BOOKKEEPING = {
 def native_config(checkpoint: Checkpoint) -> Any:
     """The config as transformers reads it, without code of the checkpoint."""
     try:
-        return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)  # said, because transformers would ask
+        return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)  # explicit, because transformers would ask otherwise
     except Exception as error:  # it raises nearly everything over a wrong field
         named = checkpoint.config.get("model_type")
         is_known = isinstance(named, str) and named in CONFIG_MAPPING

@@ -166,7 +166,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         end_tokens=as_tokens(eos),
         end_token_names=("<|eot_id|>",),
         renames=RENAMES,
-        tokenizer=lambda found: tokenizer_of_file(found.folder),
+        tokenizer=lambda checkpoint: tokenizer_of_file(checkpoint.folder),
         finish=finish,
     )
 

