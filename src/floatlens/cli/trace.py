@@ -61,7 +61,7 @@ def trace(
     from floatlens.interventions import from_text
     from floatlens.models.language_model import LanguageModel
     from floatlens.models.loading import load
-    from floatlens.tasks.readers.prompts import read_prompts
+    from floatlens.tasks.readers.own import read_prompts
     from floatlens.trace.estimate import estimate, seconds, size_in_words
     from floatlens.trace.run import region_names
     from floatlens.trace.schema import make_detail

@@ -27,7 +27,7 @@ from typing import IO
 
 from floatlens.errors import Refusal
 from floatlens.tasks.code_isolation import Ended, Isolated, can_be_read, not_isolated
-from floatlens.tasks.readers.humaneval import CodeTask
+from floatlens.tasks.readers.problems import CodeTask
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score
 from floatlens.terminal import progress_bar

@@ -37,7 +37,7 @@ from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, 
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
 from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
-from floatlens.tasks.readers.corpus import read_passages
+from floatlens.tasks.readers.own import read_passages
 from floatlens.tasks.readers.records import HUB
 from floatlens.tasks.retrieval import OutdatedIndex, PassageIndex, build_index, open_index, ranked
 from floatlens.tasks.samples import Passage, Sample
@@ -101,7 +101,7 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
 
 
 def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
-    """The index of a corpus file (`floatlens.tasks.readers.corpus`); built at first use, kept in the cache.
+    """The index of a corpus file (`floatlens.tasks.readers.own`); built at first use, kept in the cache.
 
     Examples
     --------
