@@ -1,17 +1,21 @@
 """How likely a model finds an answer after a prompt: log p(answer | prompt), in nats, summed over the answer's tokens.
 
-**Autoregressive models**: exact, the sum of the next-token log probabilities. **Masked diffusion models**: the bound that LLaDA is evaluated with. Of an answer of L tokens, l are
-masked, l uniformly from 1 .. L and the set uniformly among those of its size; the mean of L / l times the summed log probabilities of the masked tokens is
-a lower bound of the log-likelihood. Where all 2^L - 1 sets are no more than the draws, each is run once with its weight and the bound is exact (error 0): one-token
-answers are exact. Otherwise l is stratified, two draws a stratum, and the standard error comes from the difference of the two.
+**Autoregressive models**: exact, the sum of the next-token log probabilities. **Masked diffusion models**: the bound that LLaDA is
+evaluated with. Of an answer of L tokens, l are masked, l uniformly from 1 .. L and the set uniformly among those of its size; the mean of
+L / l times the summed log probabilities of the masked tokens is a lower bound of the log-likelihood. Where all 2^L - 1 sets are no more
+than the draws, each is run once with its weight and the bound is exact (error 0): one-token answers are exact. Otherwise l is stratified,
+two draws per stratum, and the standard error comes from the difference of the two.
 
-The sets that are drawn depend on the seed, the name of the answer (the sample's id) and its number of tokens: the same sample meets the same masks in every condition.
+The sets that are drawn depend on the seed, the name of the answer (the sample's id) and its number of tokens: the same sample meets the
+same masks in every condition.
 
-**Under interventions** there is no step before that keys could be chosen from, so they are chosen from the same pass, before the edit: each pass runs twice, first as it is (a
-sample's step 0), then edited (its step 1, in which an intervention limited to other `steps` does nothing). For an autoregressive model the prompt but for its
-last token is read unedited, as it is when the model writes; the row of the prompt's last token runs twice in this way, and then row after row of the answer,
-each with the keys of the row before it. Heads and an extra sink act from the first pass on, as they do in a sample's first step. `removed` is the share of the attention that the edited passes lost. (When a model *writes* under an intervention that
-picks keys, its first step is never edited; a short answer may be over by then. Likelihoods are the more telling outcome for short answers.)
+**Under interventions** there is no step before that keys could be chosen from, so they are chosen from the same pass, before the edit:
+each pass runs twice, first as it is (a sample's step 0), then edited (its step 1, in which an intervention limited to other `steps` does
+nothing). For an autoregressive model the prompt but for its last token is read unedited, as it is when the model writes; the row of the
+prompt's last token runs twice in this way, and then row after row of the answer, each with the keys of the row before it. Heads and an
+extra sink act from the first pass on, as they do in a sample's first step. `removed` is the share of the attention that the edited passes
+lost. (When a model *writes* under an intervention that picks keys, its first step is never edited; a short answer may be over by then.
+Likelihoods are the more telling outcome for short answers.)
 
 Refused: block-diffusion models and models with their own loop, for which this bound is not defined; answers that no token of theirs begins.
 """
@@ -45,7 +49,9 @@ DRAWS = 32
 
 @dataclass(frozen=True)
 class Likelihood:
-    """A log-likelihood in nats (for a masked diffusion model its lower bound), its standard error, of how many tokens, and what interventions removed."""
+    """A log-likelihood in nats (for a masked diffusion model its lower bound), its standard error, of how many tokens, and what
+    interventions removed.
+    """
 
     value: float
     error: float
@@ -55,7 +61,10 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A prompt and an answer that goes on from it, in tokens. `name` is what the masks that are drawn depend on; `seed` what random controls depend on."""
+    """A prompt and an answer that goes on from it, in tokens.
+
+    `name` is what the masks that are drawn depend on; `seed` what random controls depend on.
+    """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
@@ -75,7 +84,8 @@ class MaskSet:
 def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, name: str = "", seed: int = 0) -> Continuation:
     """An answer in the tokens in which it goes on from a prompt: behind a blank, unless the prompt ends with one.
 
-    Tokenised together with the prompt; where a token would then reach over the prompt's end (line break and indentation of a program, say), by itself.
+    Tokenised together with the prompt; where a token would then reach over the prompt's end (line break and indentation of a program,
+    say), by itself.
 
     Examples
     --------
@@ -101,7 +111,8 @@ def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, nam
             tokens = ()
     if not tokens:
         raise Refusal(
-            f"The answer {answer!r}{f' of sample {name}' if name else ''} does not begin with a token of its own behind its prompt, so it has no likelihood. "
+            f"The answer {answer!r}{f' of sample {name}' if name else ''} does not begin with a token of its own behind its "
+            "prompt, so it has no likelihood. "
             "Choose another wording, or take no likelihood."
         )
     return Continuation(tuple(prompt.tokens), tokens, name, seed)
@@ -213,11 +224,13 @@ def refuse_without_likelihood(lm: "LanguageModel | Examination") -> None:
     >>> from floatlens.models.language_model import LanguageModel
     >>> refuse_without_likelihood(LanguageModel(nn.Identity(), family="sdar", sampler="sdar", name="blocks"))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: blocks writes by blocks or by a loop of its own (sdar), and the bound of masked diffusion is not defined for it. Leave likelihood out.
+    floatlens.errors.Refusal: blocks writes by blocks or by a loop of its own (sdar), \
+and the bound of masked diffusion is not defined for it. Leave likelihood out.
     """
     if lm.sampler not in ("autoregressive", "llada", "dream"):
         raise Refusal(
-            f"{lm.name} writes by blocks or by a loop of its own ({lm.family}), and the bound of masked diffusion is not defined for it. Leave likelihood out."
+            f"{lm.name} writes by blocks or by a loop of its own ({lm.family}), "
+            "and the bound of masked diffusion is not defined for it. Leave likelihood out."
         )
 
 
@@ -231,13 +244,15 @@ def refuse_without_room(lm: "LanguageModel", one: Continuation) -> None:
     >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=4)
     >>> refuse_without_room(LanguageModel(LlamaForCausalLM(config), name="short"), Continuation((1, 2, 3), (4, 5), "q-1"))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: The answer of sample q-1 has 2 tokens and its prompt 3, together more than the 4 that short was made for. With gen_length=2 room is kept for it; or take no likelihood.
+    floatlens.errors.Refusal: The answer of sample q-1 has 2 tokens and its prompt 3, together more than the 4 that short was made for. \
+With gen_length=2 room is kept for it; or take no likelihood.
     """
     room = context_length(lm)
     length = len(one.prompt) + len(one.answer) + len(lm.suffix)
     if room is not None and length > room:
         raise Refusal(
-            f"The answer of sample {one.name} has {len(one.answer)} tokens and its prompt {len(one.prompt)}, together more than the {room} that {lm.name} was made for. "
+            f"The answer of sample {one.name} has {len(one.answer)} tokens and its prompt {len(one.prompt)}, "
+            f"together more than the {room} that {lm.name} was made for. "
             f"With gen_length={len(one.answer)} room is kept for it; or take no likelihood."
         )
 
@@ -253,7 +268,9 @@ def _bound(chosen: Sequence[MaskSet], log_probabilities: Sequence[float]) -> tup
 
 
 def _masked(lm: "LanguageModel", batch: Sequence[tuple[Continuation, MaskSet]], under: InterventionRun | None) -> list[tuple[float, float]]:
-    """For each text, the summed log probability of its masked tokens, and the share of attention that was removed (NaN without interventions)."""
+    """For each text, the summed log probability of its masked tokens, and the share of attention that was removed (NaN without
+    interventions).
+    """
     mask = lm.mask_token_id
     if mask is None:
         raise Refusal(f"{lm.name} has no mask token, so an answer cannot be masked.")

@@ -1,15 +1,18 @@
 """Whether what a model wrote is right: the same extraction and the same scores for every model.
 
-Normalisation, exact match and F1 are those of SQuAD v1.1: lower case, without ASCII punctuation and English articles, blanks made one. Several answers count
-as right: each score is the best over them. `accuracy` asks whether the normalised answer stands in the normalised prediction.
+Normalisation, exact match and F1 are those of SQuAD v1.1: lower case, without ASCII punctuation and English articles, blanks made one.
+Several answers count as right: each score is the best over them. `accuracy` asks whether the normalised answer stands in the normalised
+prediction.
 
 Decided here:
 
-- **Containment ends at words.** The papers look for the string, and so find "art" in "party" and "1" in "1914". Here an answer counts only where no letter or
-  digit goes on at its edges; scripts that write no blanks between words (Chinese, Japanese, Thai), or let particles grow onto them (Korean), have no such
-  edges, and are looked for as strings. `whole_words=False` gives the published number.
-- **Nothing is never right.** An answer that normalises to nothing ("The", "?") is never contained and never an exact match; by SQuAD's own script an empty prediction would match it.
-- What counts of a QA generation is its first line that is not empty; what a model writes behind its end token is not text at all. A final number is looked for in the whole text.
+- **Containment ends at words.** The papers look for the string, and so find "art" in "party" and "1" in "1914". Here an answer counts
+  only where no letter or digit goes on at its edges; scripts that write no blanks between words (Chinese, Japanese, Thai), or let
+  particles grow onto them (Korean), have no such edges, and are looked for as strings. `whole_words=False` gives the published number.
+- **Nothing is never right.** An answer that normalises to nothing ("The", "?") is never contained and never an exact match; by SQuAD's
+  own script an empty prediction would match it.
+- What counts of a QA generation is its first line that is not empty; what a model writes behind its end token is not text at all. A final
+  number is looked for in the whole text.
 """
 
 import re

@@ -69,7 +69,7 @@ def read_samples(path: str | os.PathLike[str], kind: str | None = None) -> Itera
     --------
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.jsonl"
-    >>> _ = file.write_text('{"question": "Where does Marta live?", "answers": ["Oslo"], "passages": ["Marta lives in Oslo."], "gold": [0]}')
+    >>> _ = file.write_text('{"question": "Where?", "answers": ["Oslo"], "passages": ["Marta lives in Oslo."], "gold": [0]}')
     >>> [sample.id for sample in read_samples(file)]
     ['plain-1']
     """

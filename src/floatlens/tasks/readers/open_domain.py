@@ -1,4 +1,5 @@
-"""Formats of open-domain questions, each answered from memory or from passages that were retrieved: NQ-open, KILT, Lost in the Middle, T-REx.
+"""Formats of open-domain questions, each answered from memory or from passages that were retrieved: NQ-open, KILT, Lost in the Middle,
+T-REx.
 
 | format | passages | which are gold | ids |
 |---|---|---|---|
@@ -82,9 +83,9 @@ KILT = Format(
 def lost_in_the_middle(record: Record) -> Iterator[Sample]:
     """Lost-in-the-Middle, JSON lines: `question`, `answers`, and `ctxs`, passages with `title`, `text` and `isgold`.
 
-    nq-open-oracle has one passage per question, the gold one; `floatlens.tasks.retrieval` adds distractors. The published sets of 10, 20 and
-    30 passages read the same. `hasanswer` is not used: whether a distractor holds an answer is decided by `floatlens.tasks.scoring`, the
-    same way for all formats.
+    nq-open-oracle has one passage per question, the gold one; `floatlens.tasks.retrieval` adds distractors. The published sets of 10, 20
+    and 30 passages read the same. `hasanswer` is not used: whether a distractor holds an answer is decided by `floatlens.tasks.scoring`,
+    the same way for all formats.
 
     Examples
     --------
@@ -116,8 +117,8 @@ TEMPLATES = {"P31": "[X] is an instance of [Y].", "P527": "One of the parts of [
 def trex(record: Record) -> Iterator[Sample]:
     """T-REx facts, JSON lines: `relation`, `subject`, `object`, `template` ("The capital of [X] is [Y] ."), `uuid`.
 
-    A fact becomes a sentence with a blank for its object: the whole template stays, wherever it has the object, and every model is asked the
-    same. Relations that were published without a template (null) get one of `TEMPLATES`. One fact is one sample, so its answer is
+    A fact becomes a sentence with a blank for its object: the whole template stays, wherever it has the object, and every model is asked
+    the same. Relations that were published without a template (null) get one of `TEMPLATES`. One fact is one sample, so its answer is
     that one object, even where T-REx knows several of a subject. Refused: a template without [X] and [Y]; null for any other relation.
 
     Examples

@@ -123,8 +123,9 @@ HOTPOTQA = Format(
 def rgb(record: Record) -> Iterator[Sample]:
     """RGB, JSON lines: `query`, `answer`, `positive` (gold), `negative` (distractors), in the fact files `positive_wrong` (conflicting).
 
-    `answer` is a text, or a list of parts that an answer must *all* name, each a text or a list of spellings. The answers of a `Sample` are
-    alternatives, so one part with its spellings can be read. Refused: several parts (RGB's `*_int` files), which would be scored too kindly.
+    `answer` is a text, or a list of parts that an answer must *all* name, each a text or a list of spellings. The answers of a `Sample`
+    are alternatives, so one part with its spellings can be read. Refused: several parts (RGB's `*_int` files), which would be scored too
+    kindly.
 
     Examples
     --------

@@ -179,7 +179,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_records(path: Path, bare_text: str | None = None) -> Iterator[Record]:
-    """The records of a file: one per line, or those of the JSON document that it is. With `bare_text`, a bare text is a record with that field.
+    """The records of a file: one per line, or those of the JSON document that it is. With `bare_text`, a bare text is a record with that
+    field.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """A synthetic world of people, told in passages and asked about: what the twins learn and are tested on.
 
-Everything follows from a seed. *Known* people have fixed facts that a model can learn by heart; *training* and *test* people get theirs anew in every set of passages, and the pairs of names of
-test people never occur in training, though each name does. Every passage of a set holds every attribute, so that whoever ignores the person scores 1 / passages.
-docs/reference/world.md shows an example of each thing.
+Everything follows from a seed. *Known* people have fixed facts that a model can learn by heart; *training* and *test* people get theirs
+anew in every set of passages, and the pairs of names of test people never occur in training, though each name does. Every passage of a
+set holds every attribute, so that whoever ignores the person scores 1 / passages. docs/reference/world.md shows an example of each thing.
 """
 
 from floatlens.tasks.world.passages import LAYOUTS, Linked, Reading, linked_reading, passage, reading

@@ -1,7 +1,7 @@
 """Sets of passages about people, with or without relations between them.
 
-Decided here: every passage of a set holds the same attributes, its sentences stand in any order with fillers among them, and it ends with a new line.
-Refused: layouts that do not exist or need more passages than there are.
+Decided here: every passage of a set holds the same attributes, its sentences stand in any order with fillers among them, and it ends with
+a new line. Refused: layouts that do not exist or need more passages than there are.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,14 @@
-"""The people of the world: who is known by heart, who appears in training and who only in tests, and who meets in a set of passages.
+"""The people of the world, and the sentences about them, word by word.
 
-Decided here: all pairs of first and last names are split once. *Known* people have fixed facts. *Training* and *test* people have none of their own: facts are drawn anew for every set,
-no value twice, so that a value belongs to one person of the set. In half of the sets two people share a first or a last name, so that neither alone is enough.
+Decided here: all pairs of first and last names are split once, into people who are *known* by heart, who appear in *training*, and who
+appear only in *tests*. Known people have fixed facts. The others have none of their own: facts are drawn anew for every set of passages,
+no value twice, so that a value belongs to one person of the set. In half of the sets two people share a first or a last name, so that
+neither name alone is enough.
+
+Sentences of one kind have one length. A fact's value is as far from its verb, last name and first name as an answer is from those of its
+question (`words`).
 
 Refused: a split that leaves a group without people, more people than there are, more facts than an attribute has values.
-
-The sentences of the world, word by word: what can be said about a person, what can be asked, and fillers that say nothing.
-
-Decided here: sentences of one kind have one length. Between the value of a fact and its verb, last name and first name lie the same distances as between an answer and those of its question (`words`).
 """
 
 from collections.abc import Sequence
@@ -201,7 +202,8 @@ def description(person: Person, values: Values) -> Words:
     --------
     >>> written = description(Person("Marta", "Olsen"), ("painter", "Oslo", "cat", "cello"))
     >>> len(written), " ".join(written)
-    (29, 'Here is Marta Olsen : Marta Olsen is a painter , Marta Olsen lives in Oslo , Marta Olsen keeps a cat and Marta Olsen plays the cello .')
+    (29, 'Here is Marta Olsen : Marta Olsen is a painter , Marta Olsen lives in Oslo , \
+Marta Olsen keeps a cat and Marta Olsen plays the cello .')
     """
     said: Words = ["Here", "is", *person, ":"]
     for attribute, value, before in zip(ATTRIBUTES, values, ([], [","], [","], ["and"]), strict=True):
