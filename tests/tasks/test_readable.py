@@ -115,8 +115,8 @@ def test_an_intervention_that_never_acts_is_said(twin: fl.LanguageModel, interve
         with warnings.catch_warnings():
             warnings.simplefilter("error", Caution)
             call(prompt, gen_length=3, intervention=MaskAnchors(1), progress=False)
+    how: dict[str, Any] = {"wording": WORLD_WORDING, "gen_length": 3, "likelihood": True, "progress": False}
     with pytest.warns(Caution) as said:
-        how: dict[str, Any] = {"wording": WORLD_WORDING, "gen_length": 3, "likelihood": True, "progress": False}
         evaluate_model(twin, open_book_samples(1), ["gold"], interventions=[intervention], controls=False, **how)
     assert [str(one.message).partition(": the intervention")[0].partition(" under ")[0] for one in said] == ["twin-mdm, gold"]
 

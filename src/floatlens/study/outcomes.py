@@ -133,12 +133,12 @@ def summarise(
     """
     table = _joined(tables)
     how = {"draws": draws, "level": level, "seed": seed}
-    found: list[Outcome] = []
+    results: list[Outcome] = []
     for outcome in outcomes:
         cells = _cells(table, outcome)
-        found += [*_means(cells, outcome, how), *_gains(cells, outcome, reference, how), *_damages(cells, outcome, how)]
-        found += [*_interactions(cells, outcome, reference, how), *_slopes(cells, outcome, how)]
-    return found
+        results += [*_means(cells, outcome, how), *_gains(cells, outcome, reference, how), *_damages(cells, outcome, how)]
+        results += [*_interactions(cells, outcome, reference, how), *_slopes(cells, outcome, how)]
+    return results
 
 
 def as_table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
@@ -232,9 +232,9 @@ def _interactions(cells: Sequence[_Cell], outcome: str, reference: str, how: dic
         for context in (context for context in a if context in b and context != reference):
             sides = [_shared(a[name].values, b[name].values, first, second) for name in (context, reference)]
             within = _SCORES if _is_score(outcome) else None
-            found = interaction(sides[0][0], sides[1][0], sides[0][1], sides[1][1], within=within, **how)
+            difference = interaction(sides[0][0], sides[1][0], sides[0][1], sides[1][1], within=within, **how)
             about = {"model": first, "other": second, "context": context, "level": a[context].level, "reference": reference}
-            yield _outcome("interaction", outcome, found, **about, p_value=float(found["p_value"]))
+            yield _outcome("interaction", outcome, difference, **about, p_value=float(difference["p_value"]))
 
 
 def _slopes(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterator[Outcome]:
@@ -256,8 +256,8 @@ def _slopes(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterat
         if kind == other:
             sides = _shared(slopes[first, kind], slopes[second, kind], first, second)
             within = (-steepest[kind], steepest[kind])
-            found = _difference(outcome, *sides, how, within)
-            yield _outcome("slope difference", outcome, found, model=first, other=second, context=kind)
+            difference = _difference(outcome, *sides, how, within)
+            yield _outcome("slope difference", outcome, difference, model=first, other=second, context=kind)
 
 
 def _shared(a: xr.DataArray, b: xr.DataArray, first: str, second: str) -> tuple[xr.DataArray, xr.DataArray]:
@@ -284,11 +284,11 @@ def _per_removed(outcome: str, damage: xr.DataArray, removed: xr.DataArray, how:
     return bounded_ratio(damage, removed, within=(_SCORES[0] - _SCORES[1], _SCORES[1] - _SCORES[0]), level=how["level"])
 
 
-def _outcome(quantity: str, outcome: str, found: xr.Dataset, **about: Any) -> Outcome:
-    estimate, low, high = (float(found[name]) for name in ("estimate", "low", "high"))
-    reason = str(found["reason"].item())
+def _outcome(quantity: str, outcome: str, result: xr.Dataset, **about: Any) -> Outcome:
+    estimate, low, high = (float(result[name]) for name in ("estimate", "low", "high"))
+    reason = str(result["reason"].item())
     if low == high and not reason:
         reason = "all samples agree, so the interval has no width; it says nothing about the next sample"
     if quantity == "mean" and not _is_score(outcome):  # no likelihood exceeds 1
         low, high = (min(end, 0.0) if end == end else end for end in (low, high))
-    return Outcome(quantity, outcome, estimate=estimate, low=low, high=high, samples=int(found["samples"]), reason=reason, **about)
+    return Outcome(quantity, outcome, estimate=estimate, low=low, high=high, samples=int(result["samples"]), reason=reason, **about)

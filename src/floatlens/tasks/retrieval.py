@@ -268,8 +268,8 @@ def _once_each(passages: Iterable[Passage]) -> Iterator[tuple[bytes, Passage]]:
             if not passage.text.strip():
                 raise Refusal(f"Passage {number} of the corpus is empty (passages count from 0).")
             advance(1)
-            told = {"text": passage.text, "title": passage.title, "conflicting": passage.conflicting}
-            line = json.dumps(told, ensure_ascii=False).encode() + b"\n"
+            content = {"text": passage.text, "title": passage.title, "conflicting": passage.conflicting}
+            line = json.dumps(content, ensure_ascii=False).encode() + b"\n"
             digest = hashlib.sha256(line).digest()
             if digest not in seen:
                 seen.add(digest)

@@ -133,8 +133,8 @@ def final_number(text: str) -> float | None:
     """
     before, mark, after = text.rpartition("####")
     marked = _NUMBER.search(after) if mark else None
-    found = marked.group() if marked else next(reversed(_NUMBER.findall(before if mark else text)), None)
-    return None if found is None else float(found.replace(",", "").replace("$", ""))
+    number = marked.group() if marked else next(reversed(_NUMBER.findall(before if mark else text)), None)
+    return None if number is None else float(number.replace(",", "").replace("$", ""))
 
 
 def score_text(text: str, sample: Sample, *, whole_words: bool = True) -> Score:
@@ -177,9 +177,9 @@ def score_number(text: str, sample: Sample) -> Score:
         raise Refusal(
             f"The answer {sample.answers[right.index(None)]!r} of sample {sample.id} holds no number, so no final number can match it."
         )
-    found = final_number(text)
-    correct = float(found is not None and any(abs(found - number) < 1e-6 for number in right if number is not None))
-    return Score("" if found is None else f"{found:.10g}", correct, correct, None)
+    written = final_number(text)
+    correct = float(written is not None and any(abs(written - number) < 1e-6 for number in right if number is not None))
+    return Score("" if written is None else f"{written:.10g}", correct, correct, None)
 
 
 def _holds(normalised: str, answer: str, whole_words: bool) -> bool:

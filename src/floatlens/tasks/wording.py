@@ -8,8 +8,8 @@ Decided here: a prompt that is too long for a model loses whole passages: the la
 last gold ones. Gold never goes while a distractor is left. `Fitted` says what was cut.
 
 Refused: a question that does not fit by itself. Refused unless the user allows it: answers with a token that the tokenizer does not know
-(one is enough), and prompts of which more than 5 % are unknown tokens, over all prompts of a model. Scores would still come out, with intervals
-that may exclude 0, but they would be those of another text. Fewer unknown tokens in prompts give a warning.
+(one is enough), and prompts of which more than 5 % are unknown tokens, over all prompts of a model. Scores would still come out, with
+intervals that may exclude 0, but they would be those of another text. Fewer unknown tokens in prompts give a warning.
 """
 
 import warnings
@@ -205,18 +205,18 @@ Choose a model that knows these words, or pass --allow-unknown (allow_unknown=Tr
         return
     unwritable = [sample for sample in samples if _unknown_answer(tokenizer, sample, wording, likelihood)]
     unknown = unknown_in_prompts(tokenizer, prompts)
-    found = []
+    unknown_parts = []
     if unwritable:
         example = unwritable[0]
-        found.append(
+        unknown_parts.append(
             f"the answer of {len(unwritable):,} of {len(samples):,} question{'s' * (len(samples) != 1)}, "
             f"such as {example.answers[0]!r} (sample {example.id})"
         )
     if unknown.count:
-        found.append(f"{unknown.text}, of the prompts")
-    if not found:
+        unknown_parts.append(f"{unknown.text}, of the prompts")
+    if not unknown_parts:
         return
-    sentence = f"{name} does not know {' and '.join(found)}: it reads {tokenizer.unk_token} there"
+    sentence = f"{name} does not know {' and '.join(unknown_parts)}: it reads {tokenizer.unk_token} there"
     if not allow_unknown and (unwritable or unknown.share > UNKNOWN_SHARE):
         raise Refusal(
             f"{sentence}, so its scores would be those of another text. Choose a model that knows these words, "

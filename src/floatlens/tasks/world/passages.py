@@ -111,8 +111,10 @@ def linked_reading(rng: Random, pool: Sequence[Person], passages: int, layout: s
 
 
 def _pairs_of_slots(passages: int, layout: str) -> list[tuple[int, int]]:
-    every = [(one, other) for one in range(passages) for other in range(passages) if one != other]
-    return [(one, other) for one, other in every if (abs(one - other) == 1 if layout == "adjacent" else 2 * abs(one - other) >= passages)]
+    pairs = [(first, second) for first in range(passages) for second in range(passages) if first != second]
+    if layout == "adjacent":
+        return [(first, second) for first, second in pairs if abs(first - second) == 1]
+    return [(first, second) for first, second in pairs if 2 * abs(first - second) >= passages]
 
 
 def everybodys_friend(rng: Random, people: int, start: int, gold: int) -> list[int]:

@@ -100,7 +100,7 @@ def draw_values(rng: Random, count: int) -> list[Values]:
     Examples
     --------
     >>> first, second = draw_values(Random(0), 2)
-    >>> any(one == other for one, other in zip(first, second))
+    >>> any(value == other for value, other in zip(first, second))
     False
     """
     if not 0 <= count <= MOST_PASSAGES:

@@ -74,8 +74,8 @@ def open_book_samples(count: int, *, passages: int = 6, restatements: int = 0, f
         people, values = _drawn(draw, pool, passages)
         index = Random(f"{draw}-attribute").randrange(len(ATTRIBUTES))
         question = text_of(asked(people[0], ATTRIBUTES[index]))[0]
-        told, gold = _told(draw, people, values, restatements, fillers)
-        samples.append(Sample(f"world-open-{number:04d}", question, (values[0][index],), told, gold))
+        passages_told, gold = _told(draw, people, values, restatements, fillers)
+        samples.append(Sample(f"world-open-{number:04d}", question, (values[0][index],), passages_told, gold))
     return samples
 
 
@@ -98,8 +98,8 @@ Julia Olsen keeps a falcon and Julia Olsen plays the fiddle.'
         draw = f"world-sets-description-{seed}-{number}"
         people, values = _drawn(draw, pool, passages)
         question, answer = text_of(asked_to_describe(people[0]))[0], text_of(description(people[0], values[0]))[0]
-        told, gold = _told(draw, people, values, 0, fillers)
-        samples.append(Sample(f"world-description-{number:04d}", question, (answer,), told, gold))
+        passages_told, gold = _told(draw, people, values, 0, fillers)
+        samples.append(Sample(f"world-description-{number:04d}", question, (answer,), passages_told, gold))
     return samples
 
 
@@ -126,13 +126,13 @@ def two_hop_samples(count: int, *, passages: int = 6, fillers: int = 1, seed: in
         relation, index = rng.choice(RELATIONS), rng.randrange(len(ATTRIBUTES))
         friends = everybodys_friend(rng, passages, start=0, gold=1)
         links = [relation_fact(person, relation, people[friend]) for person, friend in zip(people, friends, strict=True)]
-        told = tuple(
+        passages_told = tuple(
             Passage(_written(Random(f"{draw}-passage-{slot}"), [*_facts(people[slot], values[slot]), links[slot]], fillers))
             for slot in range(passages)
         )
         question = text_of(asked(people[0], ATTRIBUTES[index], relation))[0]
         answer = text_of(fact(people[1], ATTRIBUTES[index], values[1][index]))[0]
-        samples.append(Sample(f"world-two-hop-{number:04d}", question, (answer, values[1][index]), told, (0, 1)))
+        samples.append(Sample(f"world-two-hop-{number:04d}", question, (answer, values[1][index]), passages_told, (0, 1)))
     return samples
 
 

@@ -91,7 +91,13 @@ def world_hash(world: World) -> str:
 def _sentences() -> list[list[str]]:
     """Each kind of sentence once, with marks where names and values go."""
     person, other = Person("<first>", "<last>"), Person("<other first>", "<other last>")
-    said = [fact(person, attribute, "<value>") for attribute in ATTRIBUTES]
+    facts = [fact(person, attribute, "<value>") for attribute in ATTRIBUTES]
     questions = [asked(person, attribute, relation) for attribute in ATTRIBUTES for relation in (None, *RELATIONS)]
     relations = [sentence for relation in RELATIONS for sentence in (relation_fact(person, relation, other), asked_who(person, relation))]
-    return [*said, *questions, *relations, asked_to_describe(person), description(person, tuple(f"<{one.name}>" for one in ATTRIBUTES))]
+    return [
+        *facts,
+        *questions,
+        *relations,
+        asked_to_describe(person),
+        description(person, tuple(f"<{attribute.name}>" for attribute in ATTRIBUTES)),
+    ]
