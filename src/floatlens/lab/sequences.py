@@ -11,8 +11,9 @@ from random import Random
 import torch
 from torch import Tensor
 
-from floatlens.tasks.world.passages import LAYOUTS, Linked, linked_reading, reading
 from floatlens.tasks.world.people import (
+    LAYOUTS,
+    Linked,
     Person,
     Values,
     Words,
@@ -24,6 +25,8 @@ from floatlens.tasks.world.people import (
     draw_people,
     draw_values,
     fact,
+    linked_reading,
+    reading,
 )
 from floatlens.tasks.world.questions import Question
 from floatlens.tasks.world.words import ATTRIBUTES, BOS, EOS, NEWLINE, RELATIONS, vocabulary

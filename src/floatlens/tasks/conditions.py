@@ -170,7 +170,7 @@ def plan(
     asked = [condition_of(context) for context in contexts]
     edits = [_intervention(given) for given in interventions]
     if edits and not asked:
-        raise Refusal("Interventions act in the contexts that are asked for, and none is. Name one, such as gold.")
+        raise Refusal("Interventions act in the contexts that are asked for, and none is. Give a context, such as gold.")
     if any(condition.intervention is not None for condition in asked):
         raise Refusal(
             "A context that is asked for holds an intervention already; give it as interventions=[...], so that its controls run too."
@@ -182,7 +182,7 @@ def plan(
             names = ["", *(name for name, _ in controls_of(edit))] if controls else [""]
             planned += [replace(condition, intervention=edit, control=name) for name in names]
     if not planned:
-        raise Refusal("There is no condition to run. Name a context, such as gold.")
+        raise Refusal("There is no condition to run. Give a context, such as gold.")
     return list(dict.fromkeys(planned))
 
 
@@ -239,7 +239,7 @@ def _brackets(samples: Sequence[Sample]) -> list[Context]:
     if without and len(without) < len(samples):
         raise Refusal(
             f"Sample {without[0]} names no gold passage and others do, so gold-only could not be compared with the rest. "
-            "Leave out the samples without."
+            "Leave out the samples that name none."
         )
     return [ClosedBook()] if without else [ClosedBook(), GoldOnly()]
 

@@ -16,6 +16,8 @@ their text, blanks aside; gold passages that were not found, and conflicting one
 
 Refused: a task or a file that does not exist, with the list of what does; programs, unless running them is allowed; fewer passages found
 than a context needs; a file without samples (fewer than were asked for are fine).
+
+What only some tasks need, the search for passages and the running of programs, is imported when it is used.
 """
 
 import hashlib
@@ -26,20 +28,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from floatlens.errors import Refusal
 from floatlens.models.sources.cache import cache_folder
-from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
 from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
 from floatlens.tasks.readers.own import read_passages
 from floatlens.tasks.readers.records import HUB
-from floatlens.tasks.retrieval import OutdatedIndex, PassageIndex, build_index, open_index, ranked
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import Score, Scorer, Shortcut, contains, contains_any, score_number, score_text
 from floatlens.tasks.wording import CODE_WORDING, NUMBER_WORDING, QA_WORDING, WORLD_SENTENCES, WORLD_WORDING, Wording
 from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
+
+if TYPE_CHECKING:
+    from floatlens.tasks.retrieval import PassageIndex
 
 FOLDER_VARIABLE = "FLOATLENS_QA_DATA"
 
@@ -97,7 +101,7 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
     return str(file)
 
 
-def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
+def index_of_file(path: str | os.PathLike[str]) -> "PassageIndex":
     """The index of a corpus file (`floatlens.tasks.readers.own`); built at first use, kept in the cache.
 
     Examples
@@ -110,6 +114,8 @@ def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
     (1, 'index')
     >>> del os.environ["FLOATLENS_CACHE"]
     """
+    from floatlens.tasks.retrieval import OutdatedIndex, build_index, open_index
+
     file = Path(path).expanduser()
     try:
         with file.open("rb") as opened:
@@ -123,7 +129,7 @@ def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
         return build_index(read_passages(file), folder, rebuild=True)
 
 
-def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors: int = 0) -> Sample:
+def found_for(index: "PassageIndex", sample: Sample, *, best: int = 0, distractors: int = 0) -> Sample:
     """A question with the passages that are found for it, best first.
 
     Parameters
@@ -141,12 +147,15 @@ def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors
     --------
     >>> import tempfile
     >>> corpus = [Passage("Marta lives in Oslo."), Passage("Ben lives in Rome."), Passage("Ida lives in Bern.")]
+    >>> from floatlens.tasks.retrieval import build_index
     >>> index = build_index(corpus, Path(tempfile.mkdtemp()) / "index")
     >>> asked = Sample("a", "Who lives in Rome?", ("Ben",), (corpus[1],), gold=(0,))
     >>> found = found_for(index, asked, best=1, distractors=2)
     >>> [passage.text for passage in found.passages], found.gold
     (['Ben lives in Rome.', 'Marta lives in Oslo.', 'Ida lives in Bern.'], (0,))
     """
+    from floatlens.tasks.retrieval import ranked
+
     own = {_words(passage): passage for passage in sample.evidence}
     passages: list[Passage] = []
     without = 0
@@ -220,7 +229,7 @@ def load_task(
     conditions: Sequence[Condition] = (),
     count: int = 100,
     seed: int = 0,
-    corpus: PassageIndex | None = None,
+    corpus: "PassageIndex | None" = None,
     infer_gold: bool = False,
     run_code: bool = False,
     leave_out: bool = False,
@@ -292,7 +301,7 @@ def load_task(
 
 
 def _found(
-    index: PassageIndex, samples: Sequence[Sample], best: int, distractors: int, leave_out: bool
+    index: "PassageIndex", samples: Sequence[Sample], best: int, distractors: int, leave_out: bool
 ) -> tuple[list[Sample], dict[str, str]]:
     """Questions with passages that were found for them; by id, why some were left out, if they may be."""
     kept, left_out = [], {}
@@ -310,6 +319,8 @@ def _found_among(
     all_samples: Sequence[Sample], count: int, best: int, distractors: int, leave_out: bool
 ) -> tuple[list[Sample], dict[str, str]]:
     """The first questions with passages found among the gold passages of all of them."""
+    from floatlens.tasks.retrieval import build_index
+
     with tempfile.TemporaryDirectory() as folder:
         index = build_index([passage for sample in all_samples for passage in sample.evidence], Path(folder) / "index")
         return _found(index, all_samples[:count], best, distractors, leave_out)
@@ -322,6 +333,8 @@ def _programs(path: str, count: int, run_code: bool) -> Task:
             "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); "
             "they run isolated or not at all."
         )
+    from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
+
     require_isolation()  # before a model has written anything
     programs = {task.id: task for task in islice(read_code_tasks(path), count)}
     refuse_unusable_tests(programs.values())

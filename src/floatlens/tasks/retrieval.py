@@ -103,8 +103,7 @@ def build_index(passages: Iterable[Passage], folder: str | os.PathLike[str], *, 
             return open_index(folder)
         raise Refusal(
             f"{folder} holds an index of {before['passages']:,} other passages: the corpus has changed, "
-            "or floatlens builds it differently now. "
-            "Give rebuild=True to replace it, or name another folder."
+            "or floatlens builds it differently now. Give rebuild=True to replace it, or name another folder."
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with unfinished_folder(folder, WRITTEN_BY, replacing=WRITTEN_BY, mending=True, wait=True) as unfinished:
@@ -197,9 +196,8 @@ def distractors(index: PassageIndex, sample: Sample, count: int) -> tuple[Passag
             chosen.append(hit)
     if len(chosen) < count:
         raise Refusal(
-            f"Sample {sample.id} needs {count} distractors, but only {len(chosen)} of the {index.size:,} passages share a word "
-            "with its question "
-            "and hold no answer. Ask for fewer, or use a larger corpus."
+            f"Sample {sample.id} needs {count} distractors, but only {len(chosen)} of the {index.size:,} passages "
+            "share a word with its question and hold no answer. Ask for fewer, or use a larger corpus."
         )
     return tuple(chosen)
 

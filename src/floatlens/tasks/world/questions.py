@@ -25,9 +25,9 @@ from random import Random
 from floatlens.decoding.prompts import Prompt
 from floatlens.errors import Refusal
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.world.passages import Reading, linked_reading, reading
 from floatlens.tasks.world.people import (
     Person,
+    Reading,
     Words,
     World,
     asked,
@@ -36,8 +36,10 @@ from floatlens.tasks.world.people import (
     draw_people,
     draw_values,
     fact,
+    linked_reading,
     make_world,
     most_frequent_share,
+    reading,
 )
 from floatlens.tasks.world.sets import values_of
 from floatlens.tasks.world.tokenizer import text_of

@@ -19,7 +19,6 @@ from random import Random
 
 from floatlens.errors import Refusal
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.world.passages import everybodys_friend, passage
 from floatlens.tasks.world.people import (
     MOST_PASSAGES,
     Person,
@@ -30,8 +29,10 @@ from floatlens.tasks.world.people import (
     description,
     draw_people,
     draw_values,
+    everybodys_friend,
     fact,
     make_world,
+    passage,
     relation_fact,
 )
 from floatlens.tasks.world.tokenizer import text_of
@@ -175,7 +176,7 @@ def values_of(sample: Sample) -> tuple[str, ...]:
 
 def _check(count: int, passages: int, fillers: int, *, least: int, most: int) -> None:
     if count < 0 or fillers < 0:
-        raise Refusal(f"{count} samples with {fillers} fillers a passage were asked for; neither can be negative.")
+        raise Refusal(f"{count} samples with {fillers} fillers per passage were asked for; neither can be negative.")
     if not least <= passages <= most:
         raise Refusal(
             f"{passages} passages were asked for; these questions need {least} to {most}, "
