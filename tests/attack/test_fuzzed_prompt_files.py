@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from floatlens.errors import Refusal
 from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
-from floatlens.tasks.readers.corpus import read_passages
-from floatlens.tasks.readers.prompts import read_prompts
+from floatlens.tasks.readers.own import read_passages, read_prompts
 
 attempts = settings(
     max_examples=tries(120, 10_000),

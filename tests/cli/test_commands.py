@@ -9,7 +9,7 @@ import pytest
 
 import floatlens as fl
 from floatlens.errors import Refusal
-from floatlens.tasks.readers.prompts import read_prompts
+from floatlens.tasks.readers.own import read_prompts
 
 STORIES = Path(__file__).parents[1] / "data" / "stories260K.bin"
 Ran = tuple[int, str, str]

@@ -203,7 +203,8 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-t", "nq", "-d", "."], "There is no file of the task nq in .; looked for nq-open-oracle.jsonl.gz"),
         (
             ["-d", "mine.jsonl"],
-            "--data names a file, and --task is missing, which says what is in it: a data set such as --task nq, or a format such as --task plain.",
+            "--data names a file, and --task is missing, which says what is in it: a data set such as --task nq, "
+            "or a format such as --task plain.",
         ),
         (["--context", "noise", "--levels", ","], "--levels ',' leaves a level out; separate levels by single commas, as in 0,.4,.8."),
         (["--samples", 10**30], "Invalid value for '--samples' / '-n': Input should be less than or equal to 1000000."),

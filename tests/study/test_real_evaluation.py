@@ -1,4 +1,5 @@
-"""SmolLM2-135M on a hundred questions of Natural Questions: passages, where the gold one stands, and what masking costs. Run by `make test-real`; more than an hour on two cores.
+"""SmolLM2-135M on a hundred questions of Natural Questions: passages, where the gold one stands, and what masking costs. Run by
+`make test-real`; more than an hour on two cores.
 
 The tables that this prints are those of docs/results/context-smollm2.md, from the same questions and passages.
 """

@@ -1,4 +1,6 @@
-"""Whatever answers come in, summaries print no accuracy outside of what is possible, no interval without width, and no interval that contradicts the p-value beside it."""
+"""Whatever answers come in, summaries print no accuracy outside of what is possible, no interval without width, and no interval that
+contradicts the p-value beside it.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""The judge of a program gets data and nothing else: what can be passed to it, what it makes of exceptions and of the prompt, and tests that cannot judge."""
+"""The judge of a program gets data and nothing else: what can be passed to it, what it makes of exceptions and of the prompt, and tests
+that cannot judge.
+"""
 
 import os
 from pathlib import Path
@@ -58,8 +60,10 @@ def test_arguments_that_cannot_be_passed_on_are_the_tests_fault_and_refused() ->
 
 
 VALUES = [
-    "None", "True", "0", "-17", "10**20", "-(7**9000)", "1.5", "-0.0", "float('inf')", "1e-320", "'text'", "'\\ud800\\x00\\n'", "b'\\xff'", "bytearray(b'ab')", "3 - 4j", "complex('nan+infj')",
-    "[]", "[1, [2.0, (3, '4')]]", "(1,)", "{1, 2}", "frozenset({(1, 2)})", "{'a': [1], (1, 2): None, None: 3, 2.5: {}}", "range(3, 10**30, 2)", "float('nan')",
+    "None", "True", "0", "-17", "10**20", "-(7**9000)", "1.5", "-0.0", "float('inf')", "1e-320", "'text'",
+    "'\\ud800\\x00\\n'", "b'\\xff'", "bytearray(b'ab')", "3 - 4j", "complex('nan+infj')",
+    "[]", "[1, [2.0, (3, '4')]]", "(1,)", "{1, 2}", "frozenset({(1, 2)})",
+    "{'a': [1], (1, 2): None, None: 3, 2.5: {}}", "range(3, 10**30, 2)", "float('nan')",
     "__import__('fractions').Fraction(10**40, 3)", "__import__('decimal').Decimal('1.10')", "__import__('decimal').Decimal('-Infinity')",
 ]  # fmt: skip
 

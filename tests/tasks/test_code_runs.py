@@ -1,4 +1,7 @@
-"""What a model wrote runs isolated or not at all, and is judged from outside. Where this machine cannot isolate, the tests that need it say so and are skipped; the refusal itself is tested everywhere."""
+"""What a model wrote runs isolated or not at all, and is judged from outside.
+
+Where this machine cannot isolate, the tests that need it say so and are skipped; the refusal itself is tested everywhere.
+"""
 
 import math
 import os
@@ -61,7 +64,8 @@ def test_where_isolation_is_not_available_nothing_is_run(obstacle: str, monkeypa
         run(f"open({str(marker)!r}, 'w')")
     why = REASONS[obstacle] + (repr(str(fake)) if obstacle == "a bwrap that cannot be started" else "")
     assert str(refused.value) == (
-        f"Programs cannot be isolated here, so none is run: {why}. It takes Linux, the command bwrap (Debian's package bubblewrap: apt install bubblewrap) and user "
+        f"Programs cannot be isolated here, so none is run: {why}. It takes Linux, "
+        "the command bwrap (Debian's package bubblewrap: apt install bubblewrap) and user "
         "namespaces that this user may make; in a container, they must be allowed."
     )
     assert not marker.exists()

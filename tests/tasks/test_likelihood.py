@@ -133,7 +133,8 @@ def test_batches_change_nothing(make: Callable[..., fl.LanguageModel]) -> None:
 
 @torch.no_grad()
 def hidden_key_forward(lm: fl.LanguageModel, tokens: list[int], rows: list[int]) -> torch.Tensor:
-    """Log probabilities with each layer's and head's strongest key hidden from these rows, chosen by their own mean attention in an unedited forward.
+    """Log probabilities with each layer's and head's strongest key hidden from these rows, chosen by their own mean attention in an
+    unedited forward.
 
     Straight from dense weights: eager attention with a mask of its own for every layer and head.
     """

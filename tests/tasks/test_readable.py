@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,8 +31,10 @@ def test_questions_that_a_model_cannot_read_are_refused_with_the_share(twin: fl.
     with pytest.raises(Refusal) as refused:
         evaluate_model(twin, CHINESE, ["closed-book"], wording=WORLD_WORDING, likelihood=likelihood, progress=False)
     assert str(refused.value) == (
-        "twin-mdm does not know the answer of 3 of 3 questions, such as '巴黎' (sample zh-0) and 3 of 9 tokens (33.3 %), such as '法国的首都是哪里', of the prompts: "
-        "it reads [UNK] there, so its scores would be those of another text. Choose a model that knows these words, or pass --allow-unknown (allow_unknown=True)."
+        "twin-mdm does not know the answer of 3 of 3 questions, such as '巴黎' (sample zh-0) and 3 of 9 tokens (33.3 %), "
+        "such as '法国的首都是哪里', of the prompts: "
+        "it reads [UNK] there, so its scores would be those of another text. Choose a model that knows these words, "
+        "or pass --allow-unknown (allow_unknown=True)."
     )
 
 
@@ -84,7 +87,10 @@ def test_the_command_line_refuses_before_any_weights_are_read(
 
 
 def test_a_prompt_with_unknown_words_is_run_and_said(twin: fl.LanguageModel, floatlens: Callable[..., Ran], tmp_path: Path) -> None:
-    sentence = "twin-mdm does not know 1 of 6 tokens (16.7 %), such as 'Zaphod', and reads [UNK] there: what it writes does not answer the prompt as written."
+    sentence = (
+        "twin-mdm does not know 1 of 6 tokens (16.7 %), such as 'Zaphod', and reads [UNK] there: "
+        "what it writes does not answer the prompt as written."
+    )
     for call in (twin.generate, twin.trace):
         with pytest.warns(Caution) as said:
             call("Where does Zaphod live?", gen_length=2, progress=False)
@@ -109,11 +115,9 @@ def test_an_intervention_that_never_acts_is_said(twin: fl.LanguageModel, interve
         with warnings.catch_warnings():
             warnings.simplefilter("error", Caution)
             call(prompt, gen_length=3, intervention=MaskAnchors(1), progress=False)
+    how: dict[str, Any] = {"wording": WORLD_WORDING, "gen_length": 3, "likelihood": True, "progress": False}
     with pytest.warns(Caution) as said:
-        evaluate_model(
-            twin, open_book_samples(1), ["gold"], interventions=[intervention], controls=False, wording=WORLD_WORDING, gen_length=3, likelihood=True,
-            progress=False,
-        )  # fmt: skip
+        evaluate_model(twin, open_book_samples(1), ["gold"], interventions=[intervention], controls=False, **how)
     assert [str(one.message).partition(": the intervention")[0].partition(" under ")[0] for one in said] == ["twin-mdm, gold"]
 
 

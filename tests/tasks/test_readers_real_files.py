@@ -1,4 +1,7 @@
-"""Published files, where they are: `FLOATLENS_QA_DATA` names their folder. Every file of it must be read whole, and those known here hold what they are known to."""
+"""Published files, where they are: `FLOATLENS_QA_DATA` names their folder.
+
+Every file of it must be read whole, and those known here hold what they are known to.
+"""
 
 import os
 from collections import Counter

@@ -27,7 +27,7 @@ def refusal(file: Path, kind: str | None = None) -> str:
 DAMAGED = {
     "a line that is cut": (GOOD + b"\n" + GOOD[:-9] + b"\n" + GOOD, "line 2: this is not JSON"),
     "a first line that is cut": (GOOD[:-5] + b"\n" + GOOD, "line 1: this is not JSON"),
-    "a first line that is cut between values": (GOOD[:-9] + b"\n" + GOOD, "if it should have a record a line, line 1 is not whole"),
+    "a first line that is cut between values": (GOOD[:-9] + b"\n" + GOOD, "if it should have one record per line, line 1 is not whole"),
     "no JSON": (b"hello\n", "line 1: this is not JSON"),
     "no object": (GOOD + b"\n[1, 2]\n", "line 2: this is JSON, but not an object"),
     "not UTF-8": (GOOD + b"\n\n" + GOOD.replace(b'"here"', b'"caf\xe9"'), "line 3: byte 40 is not UTF-8"),
@@ -189,7 +189,7 @@ def test_a_kind_that_cannot_be_told_is_refused_with_the_list(tmp_path: Path) -> 
     assert all(kind in message for kind in KINDS)
     file.write_text(json.dumps({"question": "a", "answers": ["b"], "ctxs": [], "passage": []}))
     assert "fit lost-in-the-middle and kilt" in refusal(file)
-    with pytest.raises(Refusal, match=r"There is no kind 'sqad' of question file. There are: plain, "):
+    with pytest.raises(Refusal, match=r"There is no format 'sqad' of question files. There are: plain, "):
         read_samples(file, "sqad")
 
 

@@ -13,7 +13,7 @@ from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.code_runs import require_isolation
 from floatlens.tasks.conditions import condition_of, with_one_gold
 from floatlens.tasks.contexts import arrange
-from floatlens.tasks.readers.corpus import read_passages
+from floatlens.tasks.readers.own import read_passages
 from floatlens.tasks.registry import PUBLISHED, TASKS, WORLD_TASKS, found_for, gold_by_answer, index_of_file, load_task
 from floatlens.tasks.retrieval import CORPUS, build_index, open_index, search
 from floatlens.tasks.samples import Passage, Sample

@@ -41,7 +41,8 @@ def test_regions_are_the_passages_and_the_question(wording: Wording) -> None:
 
 def test_the_default_reads_as_it_says() -> None:
     assert put(SAMPLE, SAMPLE.passages[1:]).text == (
-        "Answer the question in a few words, using these passages.\n\n[1] Ben lives in Rome.\n\nQuestion: Where {does} Ada Xu live?\nAnswer:"
+        "Answer the question in a few words, using these passages.\n\n[1] Ben lives in Rome.\n\nQuestion: "
+        "Where {does} Ada Xu live?\nAnswer:"
     )
     assert put(SAMPLE, ()).text == "Answer the question in a few words.\n\n\nQuestion: Where {does} Ada Xu live?\nAnswer:"
 

@@ -1,4 +1,6 @@
-"""The world keeps what its questions rest on: test people are new, ignoring the person pays the shortcut and no more, sizes and streams are fixed."""
+"""The world keeps what its questions rest on: test people are new, ignoring the person pays the shortcut and no more, sizes and streams
+are fixed.
+"""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Samples of the world: evidence only where it is said to be, distractors that need the person, the same samples every time, and what ignoring the person scores."""
+"""Samples of the world: evidence only where it is said to be, distractors that need the person, the same samples every time, and what
+ignoring the person scores.
+"""
 
 import re
 from collections import Counter

@@ -82,7 +82,7 @@ def trace(
     refuse_place(output)
     prompts = [Prompt(text) for text in prompt]
     if prompt_file:
-        from floatlens.tasks.readers.prompts import read_prompts
+        from floatlens.tasks.readers.own import read_prompts
 
         prompts += read_prompts(prompt_file, limit)
     if not prompts:

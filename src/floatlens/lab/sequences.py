@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from floatlens.tasks.world.passages import LAYOUTS, Linked, linked_reading, reading
 from floatlens.tasks.world.people import (
+    LAYOUTS,
+    Linked,
     Person,
     Values,
     Words,
@@ -25,6 +26,8 @@ from floatlens.tasks.world.people import (
     draw_people,
     draw_values,
     fact,
+    linked_reading,
+    reading,
 )
 from floatlens.tasks.world.questions import Question
 from floatlens.tasks.world.words import ATTRIBUTES, BOS, EOS, NEWLINE, RELATIONS, vocabulary

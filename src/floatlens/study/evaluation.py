@@ -150,6 +150,9 @@ def evaluate(
 ) -> Evaluation:
     """Ask models the questions of a task, with and without passages, and summarise what they answer.
 
+    There are many keywords, because they are all that an evaluation can be told; inside they travel as two frozen values, a `Task` and
+    `Settings`.
+
     Parameters
     ----------
     models

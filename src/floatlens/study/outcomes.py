@@ -1,23 +1,27 @@
 """What evaluations come to: means, gains, damage, interactions and slopes, each with an interval over samples.
 
-Takes tables of `floatlens.study.evaluation.evaluate`, one or several (of several models, say), and gives `Outcome`s: one number each, with what it is of. All of them are paired by
-sample: the sample is what intervals are over, never a row.
+Takes tables of rows (`floatlens.study.one_model`), one or several, such as those of several models, and gives `Outcome`s: one number each,
+with what it is of. All are paired by sample, and intervals are over samples, never over rows.
 
 | quantity | what it is |
 |---|---|
 | mean | of a condition |
 | gain | a context minus the reference (closed-book), same model, unedited |
 | damage | an unedited context minus the same under an intervention, or under one of its controls |
-| damage per removed | damage over the share of attention that was removed: by which each intervention can be set beside its controls |
+| damage per removed | damage over the share of attention that was removed, which makes an intervention comparable with its controls |
 | damage beyond control | damage of the intervention minus that of a control |
 | interaction | what the first model gains minus what the second gains |
-| slope | by how much the outcome changes when the level goes from 0 to 1 (noise) or by 1 (position, masks): one slope a sample, then their mean |
+| slope | the change of the outcome when the level goes from 0 to 1 (noise) or by 1 (position, masks): the mean of one slope per sample |
 | slope difference | of the first model minus the second |
 
-Decided here: scores from 0 to 1, and all differences of them, have the intervals of `floatlens.statistics.proportions`, inside what is possible and with width where all samples agree; log-likelihoods have a bootstrap
-(`floatlens.statistics.resampling`), and their means end at 0. A p-value belongs to the interval beside it: it is below .05 exactly where an interval of 95 % excludes 0. Log-likelihoods are set against what was removed while they were taken, everything else against what was removed while the model wrote. What cannot be computed is NaN, and `reason` says why.
+Decided here: scores from 0 to 1, and all differences of them, have the intervals of `floatlens.statistics.proportions`, which stay inside
+the possible range and have width where all samples agree; log-likelihoods have a bootstrap (`floatlens.statistics.resampling`), and
+their means end at 0. A p-value belongs to the interval beside it: it is below .05 exactly where a 95 % interval excludes 0. The damage to
+a log-likelihood is divided by what was removed while it was taken, all other damage by what was removed while the model wrote. What
+cannot be computed is NaN, and `reason` says why.
 
-Refused: a table without an outcome, the same sample twice in a condition, conditions of one model that were asked of different samples, models that share none.
+Refused: a table without an outcome, the same sample twice in a condition, conditions of one model that were asked of different samples,
+models that share no samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -119,21 +123,22 @@ def summarise(
 
     Examples
     --------
-    >>> def rows(context, *right):
-    ...     return [dict(model="m", sample=str(at), context=context, kind=context, level=None, intervention="", control="", accuracy=float(one),
-    ...                  removed=None, likelihood_removed=None) for at, one in enumerate(right)]
+    >>> def rows(context, *scores):
+    ...     same = dict(model="m", context=context, kind=context, level=None, intervention="", control="")
+    ...     return [dict(same, sample=str(number), accuracy=float(score), removed=None, likelihood_removed=None)
+    ...             for number, score in enumerate(scores)]
     >>> table = pl.DataFrame(rows("closed-book", 0, 0, 1) + rows("gold", 1, 0, 1), schema_overrides={"level": pl.Float64})
-    >>> [(one.quantity, one.context, round(one.estimate, 2)) for one in summarise(table, outcomes=["accuracy"])]
+    >>> [(outcome.quantity, outcome.context, round(outcome.estimate, 2)) for outcome in summarise(table, outcomes=["accuracy"])]
     [('mean', 'closed-book', 0.33), ('mean', 'gold', 0.67), ('gain', 'gold', 0.33)]
     """
     table = _joined(tables)
     how = {"draws": draws, "level": level, "seed": seed}
-    found: list[Outcome] = []
+    results: list[Outcome] = []
     for outcome in outcomes:
         cells = _cells(table, outcome)
-        found += [*_means(cells, outcome, how), *_gains(cells, outcome, reference, how), *_damages(cells, outcome, how)]
-        found += [*_interactions(cells, outcome, reference, how), *_slopes(cells, outcome, how)]
-    return found
+        results += [*_means(cells, outcome, how), *_gains(cells, outcome, reference, how), *_damages(cells, outcome, how)]
+        results += [*_interactions(cells, outcome, reference, how), *_slopes(cells, outcome, how)]
+    return results
 
 
 def as_table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
@@ -145,7 +150,7 @@ def as_table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
     [('gold', 0.5)]
     """
     numbers = {"level": pl.Float64, "p_value": pl.Float64}
-    return pl.DataFrame([asdict(one) for one in outcomes], schema_overrides=numbers)
+    return pl.DataFrame([asdict(outcome) for outcome in outcomes], schema_overrides=numbers)
 
 
 def _joined(tables: pl.DataFrame | Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -175,7 +180,8 @@ def _cells(table: pl.DataFrame, outcome: str) -> list[_Cell]:
         own = [cell for cell in cells if cell.model == model]
         if own and own[0].values["sample"].values.tolist() != samples:
             raise Refusal(
-                f"{model} was asked {own[0].values.size} samples under {own[0].context} and {len(samples)}, or others, under {condition[0]}, so they cannot be paired."
+                f"{model} was asked {own[0].values.size} samples under {own[0].context} and {len(samples)}, or others, "
+                f"under {condition[0]}, so they cannot be paired."
             )
         arrays = [
             xr.DataArray(ordered[name].cast(pl.Float64).to_numpy(), dims="sample", coords={"sample": samples}) for name in (outcome, share)
@@ -226,9 +232,9 @@ def _interactions(cells: Sequence[_Cell], outcome: str, reference: str, how: dic
         for context in (context for context in a if context in b and context != reference):
             sides = [_shared(a[name].values, b[name].values, first, second) for name in (context, reference)]
             within = _SCORES if _is_score(outcome) else None
-            found = interaction(sides[0][0], sides[1][0], sides[0][1], sides[1][1], within=within, **how)
+            difference = interaction(sides[0][0], sides[1][0], sides[0][1], sides[1][1], within=within, **how)
             about = {"model": first, "other": second, "context": context, "level": a[context].level, "reference": reference}
-            yield _outcome("interaction", outcome, found, **about, p_value=float(found["p_value"]))
+            yield _outcome("interaction", outcome, difference, **about, p_value=float(difference["p_value"]))
 
 
 def _slopes(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterator[Outcome]:
@@ -250,8 +256,8 @@ def _slopes(cells: Sequence[_Cell], outcome: str, how: dict[str, Any]) -> Iterat
         if kind == other:
             sides = _shared(slopes[first, kind], slopes[second, kind], first, second)
             within = (-steepest[kind], steepest[kind])
-            found = _difference(outcome, *sides, how, within)
-            yield _outcome("slope difference", outcome, found, model=first, other=second, context=kind)
+            difference = _difference(outcome, *sides, how, within)
+            yield _outcome("slope difference", outcome, difference, model=first, other=second, context=kind)
 
 
 def _shared(a: xr.DataArray, b: xr.DataArray, first: str, second: str) -> tuple[xr.DataArray, xr.DataArray]:
@@ -278,11 +284,11 @@ def _per_removed(outcome: str, damage: xr.DataArray, removed: xr.DataArray, how:
     return bounded_ratio(damage, removed, within=(_SCORES[0] - _SCORES[1], _SCORES[1] - _SCORES[0]), level=how["level"])
 
 
-def _outcome(quantity: str, outcome: str, found: xr.Dataset, **about: Any) -> Outcome:
-    estimate, low, high = (float(found[name]) for name in ("estimate", "low", "high"))
-    reason = str(found["reason"].item())
+def _outcome(quantity: str, outcome: str, result: xr.Dataset, **about: Any) -> Outcome:
+    estimate, low, high = (float(result[name]) for name in ("estimate", "low", "high"))
+    reason = str(result["reason"].item())
     if low == high and not reason:
         reason = "all samples agree, so the interval has no width; it says nothing about the next sample"
     if quantity == "mean" and not _is_score(outcome):  # no likelihood exceeds 1
         low, high = (min(end, 0.0) if end == end else end for end in (low, high))
-    return Outcome(quantity, outcome, estimate=estimate, low=low, high=high, samples=int(found["samples"]), reason=reason, **about)
+    return Outcome(quantity, outcome, estimate=estimate, low=low, high=high, samples=int(result["samples"]), reason=reason, **about)

@@ -1,11 +1,14 @@
 """Start a Python script that neither sees nor reaches anything outside, and end it without a trace; for `code_runs`.
 
-The isolation is Linux's, through `bwrap` (Debian's package `bubblewrap`): namespaces of its own for users, mounts, network, processes, IPC and names; the user nobody inside, without any capability
-and without a way to a further user namespace; a session of its own; a file system of the interpreter and the system's libraries, read-only, and an empty folder in memory; no `/proc`, no `/dev`, no
-environment. A filter in the kernel (seccomp) refuses further processes and threads, since the limit of their number does not bind root, and what would hold memory that no limit counts (System V
-shared memory, memfd) or only widens the kernel's surface (tracing, mounts, BPF, io_uring, keys). The script lowers its own limits before it runs anything (`code_jail`).
+The isolation is Linux's, through `bwrap` (Debian's package `bubblewrap`): namespaces of its own for users, mounts, network, processes,
+IPC and names; the user nobody inside, without any capability and without a way to a further user namespace; a session of its own; a file
+system of the interpreter and the system's libraries, read-only, and an empty folder in memory; no `/proc`, no `/dev`, no environment. A
+filter in the kernel (seccomp) refuses further processes and threads, since the limit of their number does not bind root, and what would
+hold memory that no limit counts (System V shared memory, memfd) or only widens the kernel's surface (tracing, mounts, BPF, io_uring,
+keys). The script lowers its own limits before it runs anything (`code_jail`).
 
-Refused, with the reason and what to do: a system that is not Linux, a processor whose system calls the filter does not know, a missing `bwrap`, namespaces that may not be made. There is no unprotected way.
+Refused, with the reason and what to do: a system that is not Linux, a processor whose system calls the filter does not know, a missing
+`bwrap`, namespaces that may not be made. There is no unprotected way.
 """
 
 import json
@@ -76,7 +79,8 @@ ALLOW, REFUSE, END_IT = 0x7FFF0000, 0x00050001, 0x80000000  # REFUSE: "operation
 def not_isolated(why: str) -> Refusal:
     """The refusal for a machine that cannot isolate."""
     return Refusal(
-        f"Programs cannot be isolated here, so none is run: {why.strip().rstrip('.')}. It takes Linux, the command bwrap (Debian's package bubblewrap: apt install bubblewrap) and user "
+        f"Programs cannot be isolated here, so none is run: {why.strip().rstrip('.')}. It takes Linux, "
+        "the command bwrap (Debian's package bubblewrap: apt install bubblewrap) and user "
         "namespaces that this user may make; in a container, they must be allowed."
     )
 
@@ -97,7 +101,10 @@ class Ended:
 
 
 class Isolated:
-    """A script of `code_jail` that runs isolated, with a job on its standard input and the descriptors it is given. `stop` ends it, and must be called."""
+    """A script of `code_jail` that runs isolated, with a job on its standard input and the descriptors it is given.
+
+    `stop` ends it, and must be called.
+    """
 
     def __init__(self, part: str, job: dict[str, Any], channels: list[int]) -> None:
         self._ended: Ended | None = None
@@ -145,7 +152,9 @@ class Isolated:
         self._complaints.close()
 
     def _kill(self) -> None:
-        """Kill the first process of its namespace, which takes the others along and is waited for by `bwrap`; `bwrap` itself if that does not help."""
+        """Kill the first process of its namespace, which takes the others along and is waited for by `bwrap`; `bwrap` itself if that does
+        not help.
+        """
         try:
             for inside in psutil.Process(self._process.pid).children():
                 inside.kill()
@@ -185,7 +194,7 @@ def _isolating(filter_descriptor: int) -> list[str]:
 
 
 def visible() -> list[str]:
-    """What a script may see: the system's libraries, and the folders of the interpreter and its own, each as it is called and none twice."""
+    """What a script may see: the system's libraries and the folders of the interpreter, each under its own name and none twice."""
     itself = {"platbase": sys.base_exec_prefix}  # not the virtual environment, whose packages a program has no business with
     interpreter = (sys.executable, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib", vars=itself))
     wanted = [*SYSTEM, *(os.path.dirname(os.path.realpath(path)) for path in interpreter)]

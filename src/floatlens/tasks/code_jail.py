@@ -1,13 +1,16 @@
-"""The inside of `code_runs`: one half of a judgement, in its jail. A script that is never imported, and stands on the standard library alone.
+"""The inside of `code_runs`: one half of a judgement, in its jail. A script that is never imported, and stands on the standard library
+alone.
 
-It is started twice for every program, each time under `bwrap` (`code_isolation`), and the two share nothing but two pipes. As the *program* it executes what the model wrote and answers calls;
-as the *judge* it executes the task's own prompt and tests, whose `candidate` passes each call on to the program, and tells floatlens the verdict through a third pipe, which the
-program never had. The tests and what they expect stay with the judge; the program is told arguments and nothing else.
+It is started twice for every program, each time under `bwrap` (`code_isolation`), and the two share nothing but two pipes. As the
+*program* it executes what the model wrote and answers calls; as the *judge* it executes the task's own prompt and tests, whose
+`candidate` passes each call on to the program, and tells floatlens the verdict through a third pipe, which the program never had. The
+tests and what they expect stay with the judge; the program is told arguments and nothing else.
 
-What comes from the program is taken for data, never for objects: JSON in which every value decodes to an exact builtin type (or a `Decimal`, a `Fraction`, an iterator over such values), so
-that no method of the program's runs in the judge. Every call carries a random token that its answer must repeat, an answer may have 4 MiB, and a program that breaks these rules, or that leaves, is
-judged at once: no `except` in a test can swallow that. A subclass is passed on as the builtin value that it holds; an object that is none of these fails the program with its type's name.
-An argument is a copy: what a program does to it in place, the tests do not see.
+What comes from the program is taken for data, never for objects: JSON in which every value decodes to an exact builtin type (or a
+`Decimal`, a `Fraction`, an iterator over such values), so that no method of the program's runs in the judge. Every call carries a random
+token that its answer must repeat, an answer may have 4 MiB, and a program that breaks these rules, or that leaves, is judged at once: no
+`except` in a test can swallow that. A subclass is passed on as the builtin value that it holds; an object that is none of these fails the
+program with its type's name. An argument is a copy: what a program does to it in place, the tests do not see.
 """
 
 import builtins
@@ -142,7 +145,10 @@ def _limit(seconds: int, memory: int) -> None:
 
 
 def _serve(job: dict[str, Any], calls: int, answers: int) -> None:
-    """The program's part: say that the doors are closed, then do what is asked until nobody asks. The program may change all of this; it gains nothing, since only its data count."""
+    """The program's part: say that the doors are closed, then do what is asked until nobody asks.
+
+    The program may change all of this; it gains nothing, since only its data count.
+    """
     namespace: dict[str, Any] = {"__name__": "program"}
     with open(calls, "rb") as asked, open(answers, "wb", buffering=0) as answering:
         answering.write(b"ready\n")
@@ -246,7 +252,9 @@ class Judge:
         self.end("failed", "an answer that is not data")
 
     def _exception(self, name: str, message: str) -> Exception:
-        """The builtin exception of that name, so that tests can expect it; of what is none, and of what would quietly end a loop of the tests, a verdict."""
+        """The builtin exception of that name, so that tests can expect it; of what is none, and of what would quietly end a loop of the
+        tests, a verdict.
+        """
         kind = getattr(builtins, name, None)
         if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, (StopIteration, StopAsyncIteration)):
             self.end("failed", _told(name, message))

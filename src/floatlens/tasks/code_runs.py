@@ -1,18 +1,22 @@
 """HumanEval: run what a model wrote, locked in, and see from outside whether its tests pass.
 
-Code that a model wrote can do anything, so it is run only if asked for (`allow_running=True`), and only isolated (`code_isolation`): under `bwrap`, without network, environment, privileges or further processes, with
-bounded memory, processor time and files. There is the standard library and nothing else. Where that is not to be had (macOS, Windows, many containers) it is refused; there is no unprotected way.
+Code that a model wrote can do anything, so it is run only if asked for (`allow_running=True`), and only isolated (`code_isolation`):
+under `bwrap`, without network, environment, privileges or further processes, with bounded memory, processor time and files. There is the
+standard library and nothing else. Where that is not to be had (macOS, Windows, many containers) it is refused; there is no unprotected
+way.
 
-A program is not asked whether it passed. Two interpreters run for it, each isolated by itself: one executes the program and answers calls; the other, the judge, executes the task's own prompt and tests, passes the
-calls on, compares the answers, which it takes for data and nothing else, and says the verdict through a pipe that the program's process never had (`code_jail`). So a program can patch,
-print, kill or leave what it likes: it passes if, and only if, its answers are right.
+A program is not asked whether it passed. Two interpreters run for it, each isolated by itself: one executes the program and answers
+calls; the other, the judge, executes the task's own prompt and tests, passes the calls on, compares the answers, which it takes for data
+and nothing else, and says the verdict through a pipe that the program's process never had (`code_jail`). So a program can patch, print,
+kill or leave what it likes: it passes if, and only if, its answers are right.
 
-Decided here: `seconds` are of processor time, so that a busy machine fails no one; the clock, which starts when both interpreters are ready, stops a program that waits. pass@1 is the share of
-tasks that pass with one completion each.
+Decided here: `seconds` are of processor time, so that a busy machine fails no one; the clock, which starts when both interpreters are
+ready, stops a program that waits. pass@1 is the share of tasks that pass with one completion each.
 
-What remains possible: a program that has learned a published task's answers by heart passes, as it would anywhere; answers may depend on time, chance or the calls before; tests that accept too much
-accept it here too. A flaw of the kernel is beyond this, and what a program computes can be timed by others on the machine. Within its seconds a program can make many empty files, which
-cost the kernel about a gigabyte in ten seconds, and which are gone with it.
+What remains possible: a program that has learned a published task's answers by heart passes, as it would anywhere; answers may depend on
+time, chance or the calls before; tests that accept too much accept it here too. A flaw of the kernel is beyond this, and what a program
+computes can be timed by others on the machine. Within its seconds a program can make many empty files, which cost the kernel about a
+gigabyte in ten seconds, and which are gone with it.
 """
 
 import ast
@@ -27,7 +31,7 @@ from typing import IO
 
 from floatlens.errors import Refusal
 from floatlens.tasks.code_isolation import Ended, Isolated, can_be_read, not_isolated
-from floatlens.tasks.readers.humaneval import CodeTask
+from floatlens.tasks.readers.problems import CodeTask
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score
 from floatlens.terminal import progress_bar
@@ -46,7 +50,9 @@ _UNINDENTED = re.compile(r"^\S", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a program ended: "passed", "failed" (an answer was wrong or no data, or it raised), "timed out" or "died", and what there is to say."""
+    """How a program ended: "passed", "failed" (an answer was wrong or no data, or it raised), "timed out" or "died", and what there is to
+    say.
+    """
 
     how: str
     detail: str = ""
@@ -94,10 +100,12 @@ def run_code_tasks(
 
     Examples
     --------
-    >>> task = CodeTask("mine/0", "def double(number):\\n", "def check(candidate):\\n    assert candidate(2) == 4\\n", "double", "    return 2 * number\\n")
+    >>> tests = "def check(candidate):\\n    assert candidate(2) == 4\\n"
+    >>> task = CodeTask("mine/0", "def double(number):\\n", tests, "double", "    return 2 * number\\n")
     >>> run_code_tasks([task], [task.solution])
     Traceback (most recent call last):
-    floatlens.errors.Refusal: Scoring HumanEval runs code that a model wrote. If you want that, give allow_running=True; it runs isolated or not at all.
+    floatlens.errors.Refusal: Scoring HumanEval runs code that a model wrote. \
+If you want that, give allow_running=True; it runs isolated or not at all.
     """
     if not allow_running:
         raise Refusal(
@@ -147,8 +155,8 @@ def pass_at_one(runs: Sequence[CodeRun]) -> float:
 def whole_program(task: CodeTask, completion: str) -> str:
     """The program that is run: the prompt and what was written. The tests are not in it, since it must not see them.
 
-    What begins indented continues the prompt, up to the first line that is no longer indented. Otherwise, if the model fenced its code, the first fence counts. If it
-    wrote the function anew, that comes behind the prompt, whose imports and helpers stay.
+    What begins indented continues the prompt, up to the first line that is no longer indented. Otherwise, if the model fenced its code,
+    the first fence counts. If it wrote the function anew, that comes behind the prompt, whose imports and helpers stay.
 
     Examples
     --------
@@ -169,7 +177,9 @@ def whole_program(task: CodeTask, completion: str) -> str:
 
 
 def _fenced(completion: str, function: re.Pattern[str]) -> str:
-    """What stands in the first fence; before it, if the function is there already and the fence only closes it; everything, if there is none."""
+    """What stands in the first fence; before it, if the function is there already and the fence only closes it; everything, if there is
+    none.
+    """
     before, fence, _ = completion.partition(FENCE)
     fenced = _FENCED.search(completion)
     return before if not fence or fenced is None or function.search(before) else fenced.group(1)
@@ -230,7 +240,8 @@ def run_program(task: CodeTask, program: str, *, seconds: float = 10.0, memory: 
     """
     if not 0 < seconds <= MOST_SECONDS or not 1 << 27 <= memory < 1 << 63:
         raise Refusal(
-            f"A program needs some time, up to {MOST_SECONDS:,} seconds, and at least 128 MiB; it was given {seconds} seconds and {memory:,} bytes."
+            f"A program needs some time, up to {MOST_SECONDS:,} seconds, and at least 128 MiB; "
+            f"it was given {seconds} seconds and {memory:,} bytes."
         )
     limits = {"entry_point": task.entry_point, "seconds": math.ceil(seconds), "memory": memory}
     with ExitStack() as opened:
@@ -255,7 +266,8 @@ def _judged(task: CodeTask, judge: Isolated, tried: Isolated, verdict: IO[bytes]
     started = _said(verdict, STARTING)
     if started is None:
         raise Refusal(
-            f"The isolated interpreters did not start within {STARTING:g} seconds, so nothing was run. Try again when the machine is less busy."
+            f"The isolated interpreters did not start within {STARTING:g} seconds, so nothing was run. "
+            "Try again when the machine is less busy."
         )
     if started.how == "unusable":
         raise _unusable(task, started.detail)
@@ -303,7 +315,8 @@ def refuse_unusable_tests(tasks: Iterable[CodeTask]) -> None:
     --------
     >>> refuse_unusable_tests([CodeTask("mine/0", "def double(number):\\n", "assert double(2) == 4\\n", "double", "")])
     Traceback (most recent call last):
-    floatlens.errors.Refusal: The tests of mine/0 cannot judge any program: they define no function 'check'. Correct the fields 'prompt' and 'test' of that task, or leave it out.
+    floatlens.errors.Refusal: The tests of mine/0 cannot judge any program: they define no function 'check'. \
+Correct the fields 'prompt' and 'test' of that task, or leave it out.
     """
     for task in tasks:
         try:

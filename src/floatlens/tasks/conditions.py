@@ -1,13 +1,15 @@
 """Under which conditions a question is asked: a context, how many tokens are to be written, an intervention or one of its controls.
 
-As text a condition is its context, with `masks=` where the number of trailing masks is part of the experiment: `gold,masks=64`. `masks:64` is short for that: gold passages
-and 64 masks to write. (An autoregressive model has no masks; for it the number is only how far it may write.)
+As text a condition is its context, with `masks=` where the number of trailing masks is part of the experiment: `gold,masks=64`.
+`masks:64` is short for that: gold passages and 64 masks to write. (An autoregressive model has no masks; for it the number is only how
+far it may write.)
 
-Decided here: closed-book and gold-only always run beside what is asked for, unedited, as the brackets of everything else; gold-only is left out only where no
-sample names a gold passage. An intervention acts in every context that was asked for, and comes with its controls: random other keys, as many and as much, or
-random other heads. Each unedited context runs as well, since damage is what it loses.
+Decided here: closed-book and gold-only always run beside what is asked for, unedited, as the brackets of everything else; gold-only is
+left out only where no sample names a gold passage. An intervention acts in every context that was asked for, and comes with its controls:
+random other keys, as many and as much, or random other heads. Each unedited context runs as well, since damage is what it loses.
 
-Refused: contexts and numbers that do not exist, with the list of what does; gold for some samples and not for others; interventions without a context; plain functions and controls by themselves.
+Refused: contexts and numbers that do not exist, with the list of what does; gold for some samples and not for others; interventions
+without a context; plain functions and controls by themselves.
 """
 
 from collections.abc import Sequence
@@ -41,7 +43,8 @@ _OPTIONS = {"noise": ("passages", "gold"), "layout": ("passages",), "conflict": 
 
 @dataclass(frozen=True)
 class Condition:
-    """A context, with what else is varied. `masks` is how many tokens are to be written, where that is not the run's `gen_length`; `control` names the control of an intervention.
+    """A context, with what else is varied. `masks` is how many tokens are to be written, where that is not the run's `gen_length`;
+    `control` names the control of an intervention.
 
     Examples
     --------
@@ -165,9 +168,9 @@ def plan(
     ['closed-book', 'closed-book under mask-anchors:1']
     """
     asked = [condition_of(context) for context in contexts]
-    edits = [_intervention(one) for one in interventions]
+    edits = [_intervention(given) for given in interventions]
     if edits and not asked:
-        raise Refusal("Interventions act in the contexts that are asked for, and none is. Name one, such as gold.")
+        raise Refusal("Interventions act in the contexts that are asked for, and none is. Give a context, such as gold.")
     if any(condition.intervention is not None for condition in asked):
         raise Refusal(
             "A context that is asked for holds an intervention already; give it as interventions=[...], so that its controls run too."
@@ -179,14 +182,15 @@ def plan(
             names = ["", *(name for name, _ in controls_of(edit))] if controls else [""]
             planned += [replace(condition, intervention=edit, control=name) for name in names]
     if not planned:
-        raise Refusal("There is no condition to run. Name a context, such as gold.")
+        raise Refusal("There is no condition to run. Give a context, such as gold.")
     return list(dict.fromkeys(planned))
 
 
 def with_one_gold(conditions: Sequence[Condition], samples: Sequence[Sample]) -> list[Condition]:
     """The conditions as questions with a single gold passage can be asked under them: noise shows that one, among as many distractors.
 
-    Nothing changes where a question has several gold passages, where noise says `gold=` itself, or where it leaves a place for one gold passage only at all levels.
+    Nothing changes where a question has several gold passages, where noise says `gold=` itself, or where it leaves a place for one gold
+    passage only at all levels.
 
     Examples
     --------
@@ -197,22 +201,25 @@ def with_one_gold(conditions: Sequence[Condition], samples: Sequence[Sample]) ->
     """
     if max((len(sample.gold) for sample in samples), default=0) != 1:
         return list(conditions)
-    noisy = [one.context for one in conditions if isinstance(one.context, Noise) and one.context.gold is None]
+    noisy = [given.context for given in conditions if isinstance(given.context, Noise) and given.context.gold is None]
     if all(noise.evidence == 1 for noise in noisy):
         return list(conditions)
-    return [replace(one, context=replace(one.context, gold=1)) if one.context in noisy else one for one in conditions]
+    return [replace(given, context=replace(given.context, gold=1)) if given.context in noisy else given for given in conditions]
 
 
 def complete(samples: Sequence[Sample], contexts: "Sequence[str | Context | Condition]") -> tuple[list[Sample], dict[str, str]]:
-    """The samples that have what every context and bracket needs, and by id why the others do not: to leave those out knowingly, and to say so.
+    """The samples that have what every context and bracket needs, and by id why the others do not: to leave those out knowingly, and to
+    say so.
 
     Examples
     --------
     >>> from floatlens.tasks.samples import Passage
-    >>> samples = [Sample(str(number), "Where?", ("Oslo",), (Passage("In Oslo."),) * number, gold=tuple(range(number))) for number in (1, 2)]
-    >>> kept, left_out = complete(samples, ["noise:0,passages=2"])
+    >>> def sample(id, gold):
+    ...     return Sample(id, "Where?", ("Oslo",), (Passage("In Oslo."),) * gold, gold=tuple(range(gold)))
+    >>> kept, left_out = complete([sample("a", gold=1), sample("b", gold=2)], ["noise:0,passages=2"])
     >>> [sample.id for sample in kept], left_out
-    (['2'], {'1': 'noise:0,passages=2 needs 2 gold passages, and sample 1 has 1. Find more of them in a corpus, show fewer gold ones with gold=1, or leave such samples out.'})
+    (['b'], {'a': 'noise:0,passages=2 needs 2 gold passages, and sample a has 1. Find more of them in a corpus, \
+show fewer gold ones with gold=1, or leave such samples out.'})
     """
     asked = [condition_of(context).context for context in contexts]
     wanted = [GoldOnly(), *asked] if any(sample.gold for sample in samples) else asked
@@ -231,7 +238,8 @@ def _brackets(samples: Sequence[Sample]) -> list[Context]:
     without = [sample.id for sample in samples if not sample.gold]
     if without and len(without) < len(samples):
         raise Refusal(
-            f"Sample {without[0]} names no gold passage and others do, so gold-only could not be compared with the rest. Leave out the samples without."
+            f"Sample {without[0]} names no gold passage and others do, so gold-only could not be compared with the rest. "
+            "Leave out the samples that name none."
         )
     return [ClosedBook()] if without else [ClosedBook(), GoldOnly()]
 

@@ -1,7 +1,7 @@
 """What stands before a question: which of a sample's passages, and in which order.
 
-A `Context` is a small frozen value with a text for files and the command line; `arrange` gives the passages. The result depends on the sample and the context
-alone, so that the same question in other contexts is the same question: comparisons are paired.
+A `Context` is a small frozen value with a text for files and the command line; `arrange` gives the passages. The result depends on the
+sample and the context alone, so that the same question in other contexts is the same question: comparisons are paired.
 
     closed-book            no passages
     gold                   all gold passages, and nothing else
@@ -10,17 +10,21 @@ alone, so that the same question in other contexts is the same question: compari
     noise:0.4,passages=10  of 10 passages
     noise:0.4,gold=1       2 distractors and one gold passage, 3 in all: for questions that have no more than one
     position:3/10          gold at slot 3 of 10 (slots count from 1), distractors elsewhere
-    layout:far             two gold passages joined into one, adjacent, or far apart (by half of the passages or more), among 5 - 2 distractors
+    layout:far             two gold passages far apart (by half of the passages or more), among 5 - 2 distractors;
+    layout:one, layout:adjacent    the two joined into one, or side by side
     conflict               gold and a passage that contradicts it, among distractors, 5 passages in all
 
 Decided here:
 
-- **Fewer gold passages than there are** may be shown only where each holds an answer: then they say the same thing, and the first ones are taken. Where one of them
-  holds none, they are pieces of one argument (two-hop) and stand together or not at all.
-- **Distractors are the first of those given that hold no answer** (normalised containment, title included), so a larger context holds the distractors of a smaller one.
-- Each passage of a sample has a lot of its own, drawn from the sample's id; by it passages are mixed. So two passages keep their order from one noise level to the next.
+- **Fewer gold passages than there are** may be shown only where each holds an answer: then they say the same thing, and the first ones
+  are taken. Where one of them holds none, they are pieces of one argument (two-hop) and stand together or not at all.
+- **Distractors are the first of those given that hold no answer** (normalised containment, title included), so a larger context holds the
+  distractors of a smaller one.
+- Passages are mixed in a random order that is drawn once from the sample's id, so two passages keep their order from one noise level to
+  the next.
 
-Refused, with the sample's id and how many there are: too few gold passages, distractors or conflicting passages; one slot for evidence that lies in several passages.
+Refused, with the sample's id and how many there are: too few gold passages, distractors or conflicting passages; one slot for evidence
+that lies in several passages.
 """
 
 import math
@@ -109,7 +113,8 @@ class Retrieved(Context):
 
 @dataclass(frozen=True)
 class Noise(Context):
-    """Of `passages` passages, ceil(passages * share) are distractors and the others gold; with `gold`, only so many of the others are there.
+    """Of `passages` passages, ceil(passages * share) are distractors and the others gold; with `gold`, only so many of the others are
+    there.
 
     Examples
     --------
@@ -152,7 +157,7 @@ class Noise(Context):
     def text(self) -> str:
         short = f"{self.share:g}"
         share = short if float(short) == self.share else repr(self.share)  # the text says exactly which share it was
-        return f"{self.kind}:{share}{_said(self.passages)}{'' if self.gold is None else f',gold={self.gold}'}"
+        return f"{self.kind}:{share}{_passages_text(self.passages)}{'' if self.gold is None else f',gold={self.gold}'}"
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,7 @@ class Layout(Context):
 
     @property
     def text(self) -> str:
-        return f"{self.kind}:{self.where}{_said(self.passages)}"
+        return f"{self.kind}:{self.where}{_passages_text(self.passages)}"
 
 
 @dataclass(frozen=True)
@@ -224,7 +229,7 @@ class Conflict(Context):
 
     @property
     def text(self) -> str:
-        return f"{self.kind}{_said(self.passages)}"
+        return f"{self.kind}{_passages_text(self.passages)}"
 
 
 def arrange(sample: Sample, context: Context) -> tuple[Passage, ...]:
@@ -287,7 +292,8 @@ def _evidence(sample: Sample, context: Context, count: int | None = None) -> tup
     count = count or (len(sample.gold) if together else 1)
     if together and count != len(sample.gold):
         raise Refusal(
-            f"{context.text} places {count} of the {len(sample.gold)} gold passages of sample {sample.id}, and they are needed together: not each holds an answer."
+            f"{context.text} places {count} of the {len(sample.gold)} gold passages of sample {sample.id}, "
+            "and they are needed together: not each holds an answer."
         )
     return _first(sample.evidence, count, sample, context, GOLD)
 
@@ -307,32 +313,33 @@ def _first(passages: Sequence[Passage], count: int, sample: Sample, context: Con
     if len(passages) < count:
         fewer = "show fewer gold ones with gold=1" if isinstance(context, Noise) and what == GOLD else "ask for fewer passages"
         raise Refusal(
-            f"{context.text} needs {count} {what}, and sample {sample.id} has {len(passages)}. Find more of them in a corpus, {fewer}, or leave such samples out."
+            f"{context.text} needs {count} {what}, and sample {sample.id} has {len(passages)}. Find more of them in a corpus, "
+            f"{fewer}, or leave such samples out."
         )
     return tuple(passages[:count])
 
 
 def _mixed(sample: Sample, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Passages of a sample in the order of their lots."""
-    lots = Random(f"order of passages of {sample.id}").sample(range(len(sample.passages)), len(sample.passages))
-    return tuple(sorted(passages, key=lambda passage: lots[sample.passages.index(passage)]))
+    """Passages of a sample in their random order."""
+    ranks = Random(f"order of passages of {sample.id}").sample(range(len(sample.passages)), len(sample.passages))
+    return tuple(sorted(passages, key=lambda passage: ranks[sample.passages.index(passage)]))
 
 
 def _laid_out(sample: Sample, context: Layout) -> tuple[Passage, ...]:
     if len(sample.gold) != 2:
         raise Refusal(f"{context.text} places two gold passages, and sample {sample.id} has {len(sample.gold)}. Use two-hop questions.")
     others = list(_mixed(sample, _others(sample, context.passages - 2, context)))
-    lot = Random(f"layout of {sample.id}")
-    first, second = sample.evidence if lot.random() < 0.5 else sample.evidence[::-1]
-    start = lot.randrange(context.passages - 1)
+    random = Random(f"layout of {sample.id}")
+    first, second = sample.evidence if random.random() < 0.5 else sample.evidence[::-1]
+    start = random.randrange(context.passages - 1)
     if context.where == "one":
         return (*others[:start], _joined((first, second)), *others[start:])
     if context.where == "adjacent":
         return (*others[:start], first, second, *others[start:])
     reach = range(math.ceil(context.passages / 2), context.passages)
-    one, other = lot.choice([(slot, slot + apart) for apart in reach for slot in range(context.passages - apart)])
-    others.insert(one, first)
-    others.insert(other, second)
+    before, behind = random.choice([(slot, slot + apart) for apart in reach for slot in range(context.passages - apart)])
+    others.insert(before, first)
+    others.insert(behind, second)
     return tuple(others)
 
 
@@ -346,5 +353,5 @@ def _refuse_below(context: Context, name: str, value: int, least: int) -> None:
         raise Refusal(f"{context.kind}: {name}={value} must be at least {least}.")
 
 
-def _said(passages: int) -> str:
+def _passages_text(passages: int) -> str:
     return "" if passages == PASSAGES else f",passages={passages}"

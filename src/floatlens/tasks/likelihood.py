@@ -1,17 +1,21 @@
 """How likely a model finds an answer after a prompt: log p(answer | prompt), in nats, summed over the answer's tokens.
 
-**Autoregressive models**: exact, the sum of the next-token log probabilities. **Masked diffusion models**: the bound that LLaDA is evaluated with. Of an answer of L tokens, l are
-masked, l uniformly from 1 .. L and the set uniformly among those of its size; the mean of L / l times the summed log probabilities of the masked tokens is
-a lower bound of the log-likelihood. Where all 2^L - 1 sets are no more than the draws, each is run once with its weight and the bound is exact (error 0): one-token
-answers are exact. Otherwise l is stratified, two draws a stratum, and the standard error comes from the difference of the two.
+**Autoregressive models**: exact, the sum of the next-token log probabilities. **Masked diffusion models**: the bound that LLaDA is
+evaluated with. Of an answer of L tokens, l are masked, l uniformly from 1 .. L and the set uniformly among those of its size; the mean of
+L / l times the summed log probabilities of the masked tokens is a lower bound of the log-likelihood. Where all 2^L - 1 sets are no more
+than the draws, each is run once with its weight and the bound is exact (error 0): one-token answers are exact. Otherwise l is stratified,
+two draws per stratum, and the standard error comes from the difference of the two.
 
-The sets that are drawn depend on the seed, the name of the answer (the sample's id) and its number of tokens: the same sample meets the same masks in every condition.
+The sets that are drawn depend on the seed, the name of the answer (the sample's id) and its number of tokens: the same sample meets the
+same masks in every condition.
 
-**Under interventions** there is no step before that keys could be chosen from, so they are chosen from the same pass, before the edit: each pass runs twice, first as it is (a
-sample's step 0), then edited (its step 1, in which an intervention limited to other `steps` does nothing). For an autoregressive model the prompt but for its
-last token is read unedited, as it is when the model writes; the row of the prompt's last token runs twice in this way, and then row after row of the answer,
-each with the keys of the row before it. Heads and an extra sink act from the first pass on, as they do in a sample's first step. `removed` is the share of the attention that the edited passes lost. (When a model *writes* under an intervention that
-picks keys, its first step is never edited; a short answer may be over by then. Likelihoods are the more telling outcome for short answers.)
+**Under interventions** there is no step before that keys could be chosen from, so they are chosen from the same pass, before the edit:
+each pass runs twice, first as it is (a sample's step 0), then edited (its step 1, in which an intervention limited to other `steps` does
+nothing). For an autoregressive model the prompt but for its last token is read unedited, as it is when the model writes; the row of the
+prompt's last token runs twice in this way, and then row after row of the answer, each with the keys of the row before it. Heads and an
+extra sink act from the first pass on, as they do in a sample's first step. `removed` is the share of the attention that the edited passes
+lost. (When a model *writes* under an intervention that picks keys, its first step is never edited; a short answer may be over by then.
+Likelihoods are the more telling outcome for short answers.)
 
 Refused: block-diffusion models and models with their own loop, for which this bound is not defined; answers that no token of theirs begins.
 """
@@ -45,7 +49,9 @@ DRAWS = 32
 
 @dataclass(frozen=True)
 class Likelihood:
-    """A log-likelihood in nats (for a masked diffusion model its lower bound), its standard error, of how many tokens, and what interventions removed."""
+    """A log-likelihood in nats (for a masked diffusion model its lower bound), its standard error, of how many tokens, and what
+    interventions removed.
+    """
 
     value: float
     error: float
@@ -55,7 +61,10 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A prompt and an answer that goes on from it, in tokens. `name` is what the masks that are drawn depend on; `seed` what random controls depend on."""
+    """A prompt and an answer that goes on from it, in tokens.
+
+    `name` is what the masks that are drawn depend on; `seed` what random controls depend on.
+    """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
@@ -75,7 +84,8 @@ class MaskSet:
 def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, name: str = "", seed: int = 0) -> Continuation:
     """An answer in the tokens in which it goes on from a prompt: behind a blank, unless the prompt ends with one.
 
-    Tokenised together with the prompt; where a token would then reach over the prompt's end (line break and indentation of a program, say), by itself.
+    Tokenised together with the prompt; where a token would then reach over the prompt's end (line break and indentation of a program,
+    say), by itself.
 
     Examples
     --------
@@ -84,8 +94,8 @@ def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, nam
     >>> from floatlens.tasks.world.tokenizer import make_tokenizer
     >>> size = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=300)
     >>> lm = LanguageModel(LlamaForCausalLM(LlamaConfig(**size)), make_tokenizer(), mask_token_id=1)
-    >>> found = continuation(lm, lm.encode("Where does Ada Xu live?"), "Oslo.")
-    >>> lm.tokenizer.decode(found.answer), len(found.prompt)
+    >>> continued = continuation(lm, lm.encode("Where does Ada Xu live?"), "Oslo.")
+    >>> lm.tokenizer.decode(continued.answer), len(continued.prompt)
     ('Oslo .', 7)
     """
     if lm.tokenizer is None:
@@ -101,7 +111,8 @@ def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, nam
             tokens = ()
     if not tokens:
         raise Refusal(
-            f"The answer {answer!r}{f' of sample {name}' if name else ''} does not begin with a token of its own behind its prompt, so it has no likelihood. "
+            f"The answer {answer!r}{f' of sample {name}' if name else ''} does not begin with a token of its own behind its "
+            "prompt, so it has no likelihood. "
             "Choose another wording, or take no likelihood."
         )
     return Continuation(tuple(prompt.tokens), tokens, name, seed)
@@ -121,7 +132,7 @@ def mask_sets(length: int, draws: int = DRAWS, *, name: str = "", seed: int = 0)
 
     Examples
     --------
-    >>> [(one.positions, round(one.weight, 3)) for one in mask_sets(2)]  # l = 1: 2/1 * 1/2 sets * 1/2; l = 2: 2/2 * 1/2
+    >>> [(masks.positions, round(masks.weight, 3)) for masks in mask_sets(2)]  # l = 1: 2/1 * 1/2 sets * 1/2; l = 2: 2/2 * 1/2
     [((0,), 0.5), ((1,), 0.5), ((0, 1), 0.5)]
     >>> len(mask_sets(20)), mask_sets(20, name="a") == mask_sets(20, name="a"), mask_sets(20, name="a") == mask_sets(20, name="b")
     (32, True, False)
@@ -177,8 +188,8 @@ def log_likelihoods(
     >>> with torch.no_grad():
     ...     _ = module.lm_head.weight.zero_()  # every token alike
     >>> even = LanguageModel(module, mask_token_id=63)
-    >>> found = log_likelihoods(even, [Continuation((1, 2, 3), (4, 5))])[0]
-    >>> round(found.value, 3), found.error, found.tokens  # 2 log(1/64)
+    >>> likelihood = log_likelihoods(even, [Continuation((1, 2, 3), (4, 5))])[0]
+    >>> round(likelihood.value, 3), likelihood.error, likelihood.tokens  # 2 log(1/64)
     (-8.318, 0.0, 2)
     """
     refuse_without_likelihood(lm)
@@ -188,19 +199,19 @@ def log_likelihoods(
         for batch in _of_one_length(continuations, batch_size):
             exact |= zip(batch, _exact(lm, [continuations[number] for number in batch], under), strict=True)
         return [exact[number] for number in range(len(continuations))]
-    sets = [mask_sets(len(one.answer), draws, name=one.name, seed=seed) for one in continuations]
-    texts = [(number, chosen) for number, of_one in enumerate(sets) for chosen in of_one]
+    sets = [mask_sets(len(continued.answer), draws, name=continued.name, seed=seed) for continued in continuations]
+    texts = [(number, chosen) for number, own_sets in enumerate(sets) for chosen in own_sets]
     sums: list[list[float]] = [[] for _ in continuations]
     removed: list[list[float]] = [[] for _ in continuations]
     for first in range(0, len(texts), batch_size):
         batch = texts[first : first + batch_size]
-        found = _masked(lm, [(continuations[number], chosen) for number, chosen in batch], under)
-        for (number, _), (log_probability, share) in zip(batch, found, strict=True):
+        summed = _masked(lm, [(continuations[number], chosen) for number, chosen in batch], under)
+        for (number, _), (log_probability, share) in zip(batch, summed, strict=True):
             sums[number].append(log_probability)
             removed[number].append(share)
     return [
-        Likelihood(*_bound(chosen, of_one), len(one.answer), None if under is None else float(np.mean(shares)))
-        for one, chosen, of_one, shares in zip(continuations, sets, sums, removed, strict=True)
+        Likelihood(*_bound(chosen, own_sums), len(continued.answer), None if under is None else float(np.mean(shares)))
+        for continued, chosen, own_sums, shares in zip(continuations, sets, sums, removed, strict=True)
     ]
 
 
@@ -213,15 +224,17 @@ def refuse_without_likelihood(lm: "LanguageModel | Examination") -> None:
     >>> from floatlens.models.language_model import LanguageModel
     >>> refuse_without_likelihood(LanguageModel(nn.Identity(), family="sdar", sampler="sdar", name="blocks"))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: blocks writes by blocks or by a loop of its own (sdar), and the bound of masked diffusion is not defined for it. Leave likelihood out.
+    floatlens.errors.Refusal: blocks writes by blocks or by a loop of its own (sdar), \
+and the bound of masked diffusion is not defined for it. Leave likelihood out.
     """
     if lm.sampler not in ("autoregressive", "llada", "dream"):
         raise Refusal(
-            f"{lm.name} writes by blocks or by a loop of its own ({lm.family}), and the bound of masked diffusion is not defined for it. Leave likelihood out."
+            f"{lm.name} writes by blocks or by a loop of its own ({lm.family}), "
+            "and the bound of masked diffusion is not defined for it. Leave likelihood out."
         )
 
 
-def refuse_without_room(lm: "LanguageModel", one: Continuation) -> None:
+def refuse_without_room(lm: "LanguageModel", continued: Continuation) -> None:
     """Refuse an answer that, behind its prompt, is longer than what the model was made for.
 
     Examples
@@ -231,85 +244,91 @@ def refuse_without_room(lm: "LanguageModel", one: Continuation) -> None:
     >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=4)
     >>> refuse_without_room(LanguageModel(LlamaForCausalLM(config), name="short"), Continuation((1, 2, 3), (4, 5), "q-1"))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: The answer of sample q-1 has 2 tokens and its prompt 3, together more than the 4 that short was made for. With gen_length=2 room is kept for it; or take no likelihood.
+    floatlens.errors.Refusal: The answer of sample q-1 has 2 tokens and its prompt 3, together more than the 4 that short was made for. \
+With gen_length=2 room is kept for it; or take no likelihood.
     """
     room = context_length(lm)
-    length = len(one.prompt) + len(one.answer) + len(lm.suffix)
+    length = len(continued.prompt) + len(continued.answer) + len(lm.suffix)
     if room is not None and length > room:
         raise Refusal(
-            f"The answer of sample {one.name} has {len(one.answer)} tokens and its prompt {len(one.prompt)}, together more than the {room} that {lm.name} was made for. "
-            f"With gen_length={len(one.answer)} room is kept for it; or take no likelihood."
+            f"The answer of sample {continued.name} has {len(continued.answer)} tokens and its prompt {len(continued.prompt)}, "
+            f"together more than the {room} that {lm.name} was made for. "
+            f"With gen_length={len(continued.answer)} room is kept for it; or take no likelihood."
         )
 
 
 def _bound(chosen: Sequence[MaskSet], log_probabilities: Sequence[float]) -> tuple[float, float]:
     """The bound and its standard error."""
-    value = sum(one.weight * found for one, found in zip(chosen, log_probabilities, strict=True))
+    value = sum(masks.weight * log_probability for masks, log_probability in zip(chosen, log_probabilities, strict=True))
     if chosen[0].stratum is None:
         return value, 0.0
-    weighted = np.array([one.weight * found * len(chosen) for one, found in zip(chosen, log_probabilities, strict=True)]).reshape(-1, 2)
+    weighted = np.array(
+        [masks.weight * log_probability * len(chosen) for masks, log_probability in zip(chosen, log_probabilities, strict=True)]
+    ).reshape(-1, 2)
     # the mean of a stratum's two draws varies by half of what one draw does, which is half of their squared difference
     return value, float(np.sqrt(((weighted[:, 0] - weighted[:, 1]) ** 2 / 4).sum()) / len(weighted))
 
 
 def _masked(lm: "LanguageModel", batch: Sequence[tuple[Continuation, MaskSet]], under: InterventionRun | None) -> list[tuple[float, float]]:
-    """For each text, the summed log probability of its masked tokens, and the share of attention that was removed (NaN without interventions)."""
+    """For each text, the summed log probability of its masked tokens, and the share of attention that was removed (NaN without
+    interventions).
+    """
     mask = lm.mask_token_id
     if mask is None:
         raise Refusal(f"{lm.name} has no mask token, so an answer cannot be masked.")
     texts, places = [], []
-    for one, chosen in batch:
-        hidden = [mask if at in chosen.positions else token for at, token in enumerate(one.answer)]
-        texts.append([*one.prompt, *hidden, *lm.suffix])
-        places.append([len(one.prompt) + at for at in chosen.positions])
+    for continued, chosen in batch:
+        hidden = [mask if position in chosen.positions else token for position, token in enumerate(continued.answer)]
+        texts.append([*continued.prompt, *hidden, *lm.suffix])
+        places.append([len(continued.prompt) + position for position in chosen.positions])
     tokens, real = _padded(texts, lm.device)
     masked = torch.zeros_like(real)
     for row, positions in enumerate(places):
         masked[row, positions] = True
     wanted = sorted({lm.predicting_row(position) for positions in places for position in positions})
     asked = Pass(list(range(len(batch))), tokens, real, masked, torch.tensor(wanted, device=lm.device))
-    running = None if under is None else under.start([one.seed for one, _ in batch])
+    running = None if under is None else under.start([continued.seed for continued, _ in batch])
     with _passes(lm, running) as run:
         logits = run(asked)
         if running is not None:
             running.finish_samples(asked.samples)
             logits = run(asked)  # with what the first pass showed
             running.finish_samples(asked.samples)
-    found = []
-    for row, (one, chosen) in enumerate(batch):
+    summed = []
+    for row, (continued, chosen) in enumerate(batch):
         rows = [wanted.index(lm.predicting_row(position)) for position in places[row]]
-        targets = [one.answer[at] for at in chosen.positions]
-        found.append((_summed(logits[row, rows], targets), _removed(running, row)))
-    return found
+        targets = [continued.answer[position] for position in chosen.positions]
+        summed.append((_summed(logits[row, rows], targets), _removed(running, row)))
+    return summed
 
 
 def _exact(lm: "LanguageModel", batch: Sequence[Continuation], under: InterventionRun | None) -> list[Likelihood]:
     """Next-token log probabilities of one batch, summed."""
-    if any(not one.prompt for one in batch):
+    if any(not continued.prompt for continued in batch):
         raise Refusal("An answer's likelihood needs a prompt of at least one token for an autoregressive model.")
     if under is None:
-        tokens, real = _padded([[*one.prompt, *one.answer[:-1]] for one in batch], lm.device)
-        first = min(len(one.prompt) for one in batch) - 1
+        tokens, real = _padded([[*continued.prompt, *continued.answer[:-1]] for continued in batch], lm.device)
+        first = min(len(continued.prompt) for continued in batch) - 1
         wanted = torch.arange(first, tokens.shape[1], device=lm.device)
         logits = lm.run_pass(Pass(list(range(len(batch))), tokens, real, torch.zeros_like(real), wanted))
-        starts = [len(one.prompt) - 1 - first for one in batch]
+        starts = [len(continued.prompt) - 1 - first for continued in batch]
         shares: list[float | None] = [None] * len(batch)
     else:
-        running = under.start([one.seed for one in batch], last_row_only=True)
+        running = under.start([continued.seed for continued in batch], last_row_only=True)
         with intervened_loop(lm, running) as run:
             logits = _teacher_forced(lm, batch, run, running)
         starts = [0] * len(batch)
         shares = [_removed(running, row) for row in range(len(batch))]
     return [
-        Likelihood(_summed(logits[row, start : start + len(one.answer)], one.answer), 0.0, len(one.answer), share)
-        for row, (one, start, share) in enumerate(zip(batch, starts, shares, strict=True))
+        Likelihood(_summed(logits[row, start : start + len(continued.answer)], continued.answer), 0.0, len(continued.answer), share)
+        for row, (continued, start, share) in enumerate(zip(batch, starts, shares, strict=True))
     ]
 
 
 def _teacher_forced(lm: "LanguageModel", batch: Sequence[Continuation], run: Run, running: Running) -> Tensor:
     """Logits of the prompts' last rows and the answers', each edited; the prompts before them are read as they are, padded on the left."""
     samples = list(range(len(batch)))
-    read, real = _padded([one.prompt[:-1] for one in batch], lm.device, left=True)
+    read, real = _padded([continued.prompt[:-1] for continued in batch], lm.device, left=True)
     offset = (~real).sum(-1).tolist()
     cache = lm.new_cache()
     if real.shape[1]:
@@ -323,9 +342,9 @@ def _teacher_forced(lm: "LanguageModel", batch: Sequence[Continuation], run: Run
         running.finish_samples(samples)
         return logits
 
-    step([one.prompt[-1] for one in batch], deepcopy(cache))  # to choose from
+    step([continued.prompt[-1] for continued in batch], deepcopy(cache))  # to choose from
     rows = []
-    for row in zip(*([one.prompt[-1], *one.answer[:-1]] for one in batch), strict=True):
+    for row in zip(*([continued.prompt[-1], *continued.answer[:-1]] for continued in batch), strict=True):
         rows.append(step(row, cache))
         real = torch.nn.functional.pad(real, (0, 1), value=True)
     return torch.cat(rows, dim=1)

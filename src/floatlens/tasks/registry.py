@@ -1,25 +1,23 @@
-"""Published data sets by name: under which file names they lie in a folder.
+"""Tasks by name: where their questions come from, which passages they get, how they are worded, and how answers are scored.
 
-floatlens brings none of them. A file is named (`--data FILE`), or looked for in a folder (`--data FOLDER`, or the one that `FLOATLENS_QA_DATA` names) by the names below, in their order.
-What a file holds is told from its first record, so a file in another format under one of these names is read as well. Refused: no such file, with the names that were looked for.
+| task | where its questions come from |
+|---|---|
+| `world`, `world-closed`, `world-two-hop`, `world-description` | made, with the distractors and restatements that the contexts need |
+| `nq`, `gsm8k`, ... (`PUBLISHED`) | a file (`--data FILE`), or a published name in a folder (`--data FOLDER`, `FLOATLENS_QA_DATA`) |
+| `plain`, `kilt`, ... (`floatlens.tasks.readers`) | a file in that format |
 
-Give questions passages that were found for them: out of a corpus, or out of the gold passages of the other questions.
+floatlens brings none of the published files. What a file holds is told from its first record, so a file in another format under a
+published name is read as well.
 
-`found_for` replaces a question's passages by a ranking, in which its gold passages keep their names; `gold_by_answer` calls gold what holds an answer, for
-files with passages that do not say which is. `index_of_file` indexes a corpus once, in the user's cache, by the hash of the file.
+Decided here: passages come from a corpus where one is given. Where all questions of a file come with their gold passages and nothing else,
+and a context needs more, they are found among the gold passages of all questions, as the published Lost-in-the-Middle sets have it;
+`Task.passages_from` says so. A `retrieved` context then shows what was found, best first. In a ranking, gold passages are recognised by
+their text, blanks aside; gold passages that were not found, and conflicting ones, come last.
 
-Decided here: gold passages are recognised in a ranking by their text, blanks aside; those that were not found, and conflicting passages, stand behind everything that was.
-Refused: fewer passages found than a context calls for.
+Refused: a task or a file that does not exist, with the list of what does; programs, unless running them is allowed; fewer passages found
+than a context needs; a file without samples (fewer than were asked for are fine).
 
-Tasks by name: where their questions come from, how they are put, and how answers are scored.
-
-`world`, `world-closed`, `world-two-hop` and `world-description` need no file; the world has as many distractors and restatements of the gold passage as the contexts call
-for. Published data sets (`nq`, `gsm8k`, ...) are looked for in a folder or read from a file, and so is every format of `floatlens.tasks.readers` by its name.
-
-Decided here: passages come from a corpus where one is given. Where all questions of a file come with their gold passages and nothing else, and a context calls for more, they are found
-among the gold passages of all of them, as the published Lost-in-the-Middle sets have it; `Task.passages_from` says so. A `retrieved` context then shows what was found, best first.
-
-Refused: a task that does not exist, with the list; a task without its file; programs, unless running them is allowed; fewer samples in a file than were asked for is no mistake, none at all is.
+What only some tasks need, the search for passages and the running of programs, is imported when it is used.
 """
 
 import hashlib
@@ -30,20 +28,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from floatlens.errors import Refusal
 from floatlens.models.sources.cache import cache_folder
-from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
 from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples
-from floatlens.tasks.readers.corpus import read_passages
+from floatlens.tasks.readers.own import read_passages
 from floatlens.tasks.readers.records import HUB
-from floatlens.tasks.retrieval import OutdatedIndex, PassageIndex, build_index, open_index, ranked
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import Score, Scorer, Shortcut, contains, contains_any, score_number, score_text
 from floatlens.tasks.wording import CODE_WORDING, NUMBER_WORDING, QA_WORDING, WORLD_SENTENCES, WORLD_WORDING, Wording
 from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
+
+if TYPE_CHECKING:
+    from floatlens.tasks.retrieval import PassageIndex
 
 FOLDER_VARIABLE = "FLOATLENS_QA_DATA"
 
@@ -85,7 +85,8 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
     if given is None:
         names = f" ({' or '.join(PUBLISHED[name])})" if name in PUBLISHED else ""
         raise Refusal(
-            f"The task {name} is read from a file{names}, and none is given. Give the file or its folder, or name the folder in {FOLDER_VARIABLE}."
+            f"The task {name} is read from a file{names}, and none is given. Give the file or its folder, "
+            f"or name the folder in {FOLDER_VARIABLE}."
         )
     if os.fspath(given).startswith(HUB):
         return os.fspath(given)
@@ -94,14 +95,14 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
         return str(place)
     if name not in PUBLISHED:
         raise Refusal(f"{place} is a folder, and files of the task {name} have no published name to look for in it. Give the file.")
-    found = next((place / one for one in PUBLISHED[name] if (place / one).is_file()), None)
-    if found is None:
+    file = next((place / published for published in PUBLISHED[name] if (place / published).is_file()), None)
+    if file is None:
         raise Refusal(f"There is no file of the task {name} in {place}; looked for {', '.join(PUBLISHED[name])}.")
-    return str(found)
+    return str(file)
 
 
-def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
-    """The index of a corpus file (`floatlens.tasks.readers.corpus`); built at first use, kept in the cache.
+def index_of_file(path: str | os.PathLike[str]) -> "PassageIndex":
+    """The index of a corpus file (`floatlens.tasks.readers.own`); built at first use, kept in the cache.
 
     Examples
     --------
@@ -113,6 +114,8 @@ def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
     (1, 'index')
     >>> del os.environ["FLOATLENS_CACHE"]
     """
+    from floatlens.tasks.retrieval import OutdatedIndex, build_index, open_index
+
     file = Path(path).expanduser()
     try:
         with file.open("rb") as opened:
@@ -126,7 +129,7 @@ def index_of_file(path: str | os.PathLike[str]) -> PassageIndex:
         return build_index(read_passages(file), folder, rebuild=True)
 
 
-def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors: int = 0) -> Sample:
+def found_for(index: "PassageIndex", sample: Sample, *, best: int = 0, distractors: int = 0) -> Sample:
     """A question with the passages that are found for it, best first.
 
     Parameters
@@ -144,12 +147,15 @@ def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors
     --------
     >>> import tempfile
     >>> corpus = [Passage("Marta lives in Oslo."), Passage("Ben lives in Rome."), Passage("Ida lives in Bern.")]
+    >>> from floatlens.tasks.retrieval import build_index
     >>> index = build_index(corpus, Path(tempfile.mkdtemp()) / "index")
     >>> asked = Sample("a", "Who lives in Rome?", ("Ben",), (corpus[1],), gold=(0,))
     >>> found = found_for(index, asked, best=1, distractors=2)
     >>> [passage.text for passage in found.passages], found.gold
     (['Ben lives in Rome.', 'Marta lives in Oslo.', 'Ida lives in Bern.'], (0,))
     """
+    from floatlens.tasks.retrieval import ranked
+
     own = {_words(passage): passage for passage in sample.evidence}
     passages: list[Passage] = []
     without = 0
@@ -163,7 +169,8 @@ def found_for(index: PassageIndex, sample: Sample, *, best: int = 0, distractors
         without += _words(passage) not in own and not contains_any(f"{passage.title}\n{passage.text}", sample.answers)
     if len(passages) < best or without < distractors:
         raise Refusal(
-            f"Sample {sample.id} needs {best} passages, of them {distractors} distractors without an answer; in {index.size:,} passages, {len(passages)} share a word with its question, "
+            f"Sample {sample.id} needs {best} passages, of them {distractors} distractors without an answer; "
+            f"in {index.size:,} passages, {len(passages)} share a word with its question, "
             f"{without} of them without an answer. Ask for fewer, or use a larger corpus."
         )
     passages += [passage for passage in (*sample.evidence, *sample.conflicts) if passage not in passages]
@@ -175,8 +182,8 @@ def gold_by_answer(samples: Iterable[Sample]) -> list[Sample]:
 
     Examples
     --------
-    >>> [found] = gold_by_answer([Sample("a", "Where?", ("Oslo",), (Passage("In Rome."), Passage("In Oslo.")))])
-    >>> found.gold
+    >>> [sample] = gold_by_answer([Sample("a", "Where?", ("Oslo",), (Passage("In Rome."), Passage("In Oslo.")))])
+    >>> sample.gold
     (1,)
     """
     return [sample if sample.gold else replace(sample, gold=_holding_answers(sample)) for sample in samples]
@@ -200,7 +207,10 @@ TASKS = (*WORLD_TASKS, *dict.fromkeys((*PUBLISHED, *KINDS)))
 
 @dataclass(frozen=True)
 class Task:
-    """Questions, how they are put to a model, how many tokens an answer may have, and how it is scored. `passages_from` says where passages come from that the file does not give; `left_out` why questions are not there, by id."""
+    """Questions, how they are put to a model, how many tokens an answer may have, and how it is scored.
+
+    `passages_from` says where passages come from that the file does not give; `left_out` why questions are not there, by id.
+    """
 
     name: str
     samples: tuple[Sample, ...]
@@ -219,7 +229,7 @@ def load_task(
     conditions: Sequence[Condition] = (),
     count: int = 100,
     seed: int = 0,
-    corpus: PassageIndex | None = None,
+    corpus: "PassageIndex | None" = None,
     infer_gold: bool = False,
     run_code: bool = False,
     leave_out: bool = False,
@@ -268,18 +278,18 @@ def load_task(
         return _programs(path, count, run_code)
     samples = read_samples(path, None if name in PUBLISHED else name)
     best, distractors = _best_for(contexts), _distractors_for(contexts)
-    said, left_out = "", dict[str, str]()
+    passages_from, left_out = "", dict[str, str]()
     if corpus is not None:
         kept, left_out = _found(corpus, list(islice(samples, count)), best, distractors, leave_out)
         samples = iter(kept)
-        said = f"Passages that are not gold come from {corpus.size:,} passages of the corpus."
+        passages_from = f"Passages that are not gold come from {corpus.size:,} passages of the corpus."
     elif best or distractors:
-        everyone = list(samples)
-        samples = iter(everyone)
-        if all(sample.gold and len(sample.gold) == len(sample.passages) for sample in everyone):
-            kept, left_out = _found_among(everyone, count, best, distractors, leave_out)
+        all_samples = list(samples)
+        samples = iter(all_samples)
+        if all(sample.gold and len(sample.gold) == len(sample.passages) for sample in all_samples):
+            kept, left_out = _found_among(all_samples, count, best, distractors, leave_out)
             samples = iter(kept)
-            said = f"Passages that are not gold come from the gold passages of all {len(everyone):,} questions of the file."
+            passages_from = f"Passages that are not gold come from the gold passages of all {len(all_samples):,} questions of the file."
     chosen = tuple(islice(samples, count))
     if not chosen:
         raise Refusal(next(iter(left_out.values()), f"{path} holds no sample."))
@@ -287,11 +297,11 @@ def load_task(
         chosen = tuple(gold_by_answer(chosen))
     if name == "gsm8k":
         return Task(name, chosen, NUMBER_WORDING, score_number, 256)
-    return Task(name, chosen, passages_from=said, left_out=left_out)
+    return Task(name, chosen, passages_from=passages_from, left_out=left_out)
 
 
 def _found(
-    index: PassageIndex, samples: Sequence[Sample], best: int, distractors: int, leave_out: bool
+    index: "PassageIndex", samples: Sequence[Sample], best: int, distractors: int, leave_out: bool
 ) -> tuple[list[Sample], dict[str, str]]:
     """Questions with passages that were found for them; by id, why some were left out, if they may be."""
     kept, left_out = [], {}
@@ -306,20 +316,25 @@ def _found(
 
 
 def _found_among(
-    everyone: Sequence[Sample], count: int, best: int, distractors: int, leave_out: bool
+    all_samples: Sequence[Sample], count: int, best: int, distractors: int, leave_out: bool
 ) -> tuple[list[Sample], dict[str, str]]:
     """The first questions with passages found among the gold passages of all of them."""
+    from floatlens.tasks.retrieval import build_index
+
     with tempfile.TemporaryDirectory() as folder:
-        index = build_index([passage for sample in everyone for passage in sample.evidence], Path(folder) / "index")
-        return _found(index, everyone[:count], best, distractors, leave_out)
+        index = build_index([passage for sample in all_samples for passage in sample.evidence], Path(folder) / "index")
+        return _found(index, all_samples[:count], best, distractors, leave_out)
 
 
 def _programs(path: str, count: int, run_code: bool) -> Task:
     """HumanEval: a question is the beginning of a program, its answer the published solution, and right is what passes the tests."""
     if not run_code:
         raise Refusal(
-            "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); they run isolated or not at all."
+            "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); "
+            "they run isolated or not at all."
         )
+    from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
+
     require_isolation()  # before a model has written anything
     programs = {task.id: task for task in islice(read_code_tasks(path), count)}
     refuse_unusable_tests(programs.values())

@@ -1,12 +1,13 @@
 """Find passages by their words, and distractors that do not give the answer away.
 
-`build_index` writes a BM25 index (Lucene's variant, k1 = 1.5, b = .75) of a corpus into a folder, once; `open_index` maps it into memory and checks every
-file against the hash it was built with. `search` ranks passages, `distractors` takes the best-ranked that hold no answer, and `lost_in_the_middle` gives each question of
-a set as many passages as wanted, out of the gold passages of all of them.
+`build_index` writes a BM25 index (Lucene's variant, k1 = 1.5, b = .75) of a corpus into a folder, once; `open_index` maps it into memory
+and checks every file against the hash it was built with. `search` ranks passages, `distractors` takes the best-ranked that hold no
+answer, and `lost_in_the_middle` gives each question of a set as many passages as wanted, out of the gold passages of all of them.
 
-Decided here: words are runs of letters and digits in lower case, title included, and none is left out, not even "the" (it weighs little, and questions of small words stay
-searchable); ties go to the passage that came first, so that a longer list begins with the shorter one; a passage given twice is kept once; a passage that
-shares no word with the query is not found. Refused: an index that was changed, or was built from another corpus; too few distractors.
+Decided here: words are runs of letters and digits in lower case, title included, and none is left out, not even "the" (it weighs little,
+and questions of small words stay searchable); ties go to the passage that came first, so that a longer list begins with the shorter one;
+a passage given twice is kept once; a passage that shares no word with the query is not found. Refused: an index that was changed, or was
+built from another corpus; too few distractors.
 """
 
 import hashlib
@@ -101,8 +102,8 @@ def build_index(passages: Iterable[Passage], folder: str | os.PathLike[str], *, 
         if (before["fingerprint"], before["settings"]) == (digest.hexdigest(), SETTINGS):
             return open_index(folder)
         raise Refusal(
-            f"{folder} holds an index of {before['passages']:,} other passages: the corpus has changed, or floatlens builds it differently now. "
-            "Give rebuild=True to replace it, or name another folder."
+            f"{folder} holds an index of {before['passages']:,} other passages: the corpus has changed, "
+            "or floatlens builds it differently now. Give rebuild=True to replace it, or name another folder."
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with unfinished_folder(folder, WRITTEN_BY, replacing=WRITTEN_BY, mending=True, wait=True) as unfinished:
@@ -195,8 +196,8 @@ def distractors(index: PassageIndex, sample: Sample, count: int) -> tuple[Passag
             chosen.append(hit)
     if len(chosen) < count:
         raise Refusal(
-            f"Sample {sample.id} needs {count} distractors, but only {len(chosen)} of the {index.size:,} passages share a word with its question "
-            "and hold no answer. Ask for fewer, or use a larger corpus."
+            f"Sample {sample.id} needs {count} distractors, but only {len(chosen)} of the {index.size:,} passages "
+            "share a word with its question and hold no answer. Ask for fewer, or use a larger corpus."
         )
     return tuple(chosen)
 
@@ -204,10 +205,12 @@ def distractors(index: PassageIndex, sample: Sample, count: int) -> tuple[Passag
 def lost_in_the_middle(
     samples: Iterable[Sample], count: int = 10, *, folder: str | os.PathLike[str] | None = None, progress: bool = True
 ) -> list[Sample]:
-    """Each question with its gold passages first, and then distractors up to `count` passages, out of the gold passages of the other questions.
+    """Each question with its gold passages first, and then distractors up to `count` passages, out of the gold passages of the other
+    questions.
 
-    The published sets of 10, 20 and 30 passages took distractors from all of Wikipedia by a trained retriever; these are rebuilt from the gold passages alone, by
-    words. Sets are nested: that of 20 begins with that of 10. Where the gold passage stands is for the context to say.
+    The published sets of 10, 20 and 30 passages took distractors from all of Wikipedia by a trained retriever; these are rebuilt from the
+    gold passages alone, by words. Sets are nested: that of 20 begins with that of 10. Where the gold passage stands is for the context to
+    say.
 
     Parameters
     ----------
@@ -231,7 +234,8 @@ def lost_in_the_middle(
     for sample in samples:
         if not sample.gold or len(sample.gold) >= count:
             raise Refusal(
-                f"Sample {sample.id} has {len(sample.gold)} gold passages, so no set of {count} can be made of it: it takes at least one gold passage and one other."
+                f"Sample {sample.id} has {len(sample.gold)} gold passages, so no set of {count} can be made of it: "
+                "it takes at least one gold passage and one other."
             )
     with tempfile.TemporaryDirectory() as temporary:
         index = build_index((passage for sample in samples for passage in sample.evidence), folder or Path(temporary) / "index")
@@ -262,8 +266,8 @@ def _once_each(passages: Iterable[Passage]) -> Iterator[tuple[bytes, Passage]]:
             if not passage.text.strip():
                 raise Refusal(f"Passage {number} of the corpus is empty (passages count from 0).")
             advance(1)
-            told = {"text": passage.text, "title": passage.title, "conflicting": passage.conflicting}
-            line = json.dumps(told, ensure_ascii=False).encode() + b"\n"
+            content = {"text": passage.text, "title": passage.title, "conflicting": passage.conflicting}
+            line = json.dumps(content, ensure_ascii=False).encode() + b"\n"
             digest = hashlib.sha256(line).digest()
             if digest not in seen:
                 seen.add(digest)

@@ -1,7 +1,7 @@
 """A question with its answers and what can be read about it.
 
-All readers and the synthetic world give `Sample`s; contexts arrange their passages, and never change the id: variants of one question are compared pairwise.
-Refused: a sample without question or answers, empty passages, gold that names no passage.
+All readers and the synthetic world give `Sample`s; contexts arrange their passages, and never change the id: variants of one question are
+compared pairwise. Refused: a sample without question or answers, empty passages, gold that names no passage.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,13 @@ class Passage:
 
 @dataclass(frozen=True)
 class Sample:
-    """A question, every answer that counts as right, and passages: as they were given, best first. `gold` are the indices of those that hold the evidence.
+    """A question, every answer that counts as right, and passages: as they were given, best first. `gold` are the indices of those that
+    hold the evidence.
 
     Examples
     --------
-    >>> sample = Sample("nq-1", "Where does Marta live?", ("Oslo",), (Passage("Ben lives in Rome."), Passage("Marta lives in Oslo.")), gold=(1,))
+    >>> passages = (Passage("Ben lives in Rome."), Passage("Marta lives in Oslo."))
+    >>> sample = Sample("nq-1", "Where does Marta live?", ("Oslo",), passages, gold=(1,))
     >>> sample.evidence[0].text, sample.distractors[0].text
     ('Marta lives in Oslo.', 'Ben lives in Rome.')
     """

@@ -1,15 +1,18 @@
 """Whether what a model wrote is right: the same extraction and the same scores for every model.
 
-Normalisation, exact match and F1 are those of SQuAD v1.1: lower case, without ASCII punctuation and English articles, blanks made one. Several answers count
-as right: each score is the best over them. `accuracy` asks whether the normalised answer stands in the normalised prediction.
+Normalisation, exact match and F1 are those of SQuAD v1.1: lower case, without ASCII punctuation and English articles, blanks made one.
+Several answers count as right: each score is the best over them. `accuracy` asks whether the normalised answer stands in the normalised
+prediction.
 
 Decided here:
 
-- **Containment ends at words.** The papers look for the string, and so find "art" in "party" and "1" in "1914". Here an answer counts only where no letter or
-  digit goes on at its edges; scripts that write no blanks between words (Chinese, Japanese, Thai), or let particles grow onto them (Korean), have no such
-  edges, and are looked for as strings. `whole_words=False` gives the published number.
-- **Nothing is never right.** An answer that normalises to nothing ("The", "?") is never contained and never an exact match; by SQuAD's own script an empty prediction would match it.
-- What counts of a QA generation is its first line that is not empty; what a model writes behind its end token is not text at all. A final number is looked for in the whole text.
+- **Containment ends at words.** The papers look for the string, and so find "art" in "party" and "1" in "1914". Here an answer counts
+  only where no letter or digit goes on at its edges; scripts that write no blanks between words (Chinese, Japanese, Thai), or let
+  particles grow onto them (Korean), have no such edges, and are looked for as strings. `whole_words=False` gives the published number.
+- **Nothing is never right.** An answer that normalises to nothing ("The", "?") is never contained and never an exact match; by SQuAD's
+  own script an empty prediction would match it.
+- What counts of a QA generation is its first line that is not empty; what a model writes behind its end token is not text at all. A final
+  number is looked for in the whole text.
 """
 
 import re
@@ -130,8 +133,8 @@ def final_number(text: str) -> float | None:
     """
     before, mark, after = text.rpartition("####")
     marked = _NUMBER.search(after) if mark else None
-    found = marked.group() if marked else next(reversed(_NUMBER.findall(before if mark else text)), None)
-    return None if found is None else float(found.replace(",", "").replace("$", ""))
+    number = marked.group() if marked else next(reversed(_NUMBER.findall(before if mark else text)), None)
+    return None if number is None else float(number.replace(",", "").replace("$", ""))
 
 
 def score_text(text: str, sample: Sample, *, whole_words: bool = True) -> Score:
@@ -174,9 +177,9 @@ def score_number(text: str, sample: Sample) -> Score:
         raise Refusal(
             f"The answer {sample.answers[right.index(None)]!r} of sample {sample.id} holds no number, so no final number can match it."
         )
-    found = final_number(text)
-    correct = float(found is not None and any(abs(found - number) < 1e-6 for number in right if number is not None))
-    return Score("" if found is None else f"{found:.10g}", correct, correct, None)
+    written = final_number(text)
+    correct = float(written is not None and any(abs(written - number) < 1e-6 for number in right if number is not None))
+    return Score("" if written is None else f"{written:.10g}", correct, correct, None)
 
 
 def _holds(normalised: str, answer: str, whole_words: bool) -> bool:

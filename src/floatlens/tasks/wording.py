@@ -1,15 +1,15 @@
-"""One prompt for all models: how a question and its passages become text, and what is left out where a model cannot read it all.
+"""One prompt for all models: how a question and its passages become text, and what is done where a model cannot read it all.
 
-A `Wording` is a frozen set of patterns; `put` fills them and marks each passage (`doc_1`, ...) and the question (`query`) by their characters. A model's own chat
-template comes around the whole when `lm.encode` makes tokens of it, so the prompts of two models differ in template tokens alone.
+A `Wording` is a frozen set of patterns; `put` fills them and marks each passage (`doc_1`, ...) and the question (`query`) by their
+characters. A model's own chat template is added when `lm.encode` turns the prompt into tokens, so the prompts of two models differ in
+template tokens alone.
 
-Decided here: a prompt that is too long for a model loses whole passages, the last distractors first, then conflicting passages, then the last gold ones: gold
-never goes while a distractor is left. What was cut is said. Refused: a question that does not fit by itself.
+Decided here: a prompt that is too long for a model loses whole passages: the last distractors first, then conflicting passages, then the
+last gold ones. Gold never goes while a distractor is left. `Fitted` says what was cut.
 
-Whether a model can read the questions and write the answers: a tokenizer with few words turns the others into its unknown token.
-
-Scores would still come out, with intervals that may exclude 0, and mean nothing: the model reads another text, and the likelihood is that of another answer. Refused, unless the user says
-otherwise: answers with an unknown token (one is enough), and prompts of which more than 5 % are unknown tokens, over all prompts of a model. Fewer unknown tokens in prompts are said.
+Refused: a question that does not fit by itself. Refused unless the user allows it: answers with a token that the tokenizer does not know
+(one is enough), and prompts of which more than 5 % are unknown tokens, over all prompts of a model. Scores would still come out, with
+intervals that may exclude 0, but they would be those of another text. Fewer unknown tokens in prompts give a warning.
 """
 
 import warnings
@@ -134,9 +134,10 @@ def fit(
     >>> from floatlens.tasks.world.tokenizer import make_tokenizer
     >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=16)
     >>> lm = LanguageModel(LlamaForCausalLM(config), make_tokenizer(), name="short")
-    >>> sample = Sample("a", "Where does Ada Xu live?", ("Oslo",), (Passage("Ada Xu lives in Oslo."), Passage("Ben Xu lives in Rome.")), gold=(0,))
-    >>> found = fit(lm, sample, sample.passages, WORLD_WORDING, gen_length=2)
-    >>> found.passages_cut, found.gold_cut, found.prompt.text
+    >>> passages = (Passage("Ada Xu lives in Oslo."), Passage("Ben Xu lives in Rome."))
+    >>> sample = Sample("a", "Where does Ada Xu live?", ("Oslo",), passages, gold=(0,))
+    >>> fitted = fit(lm, sample, sample.passages, WORLD_WORDING, gen_length=2)
+    >>> fitted.passages_cut, fitted.gold_cut, fitted.prompt.text
     (1, 0, 'Ada Xu lives in Oslo.\\nWhere does Ada Xu live?')
     """
     room = context_length(lm)
@@ -149,7 +150,8 @@ def fit(
             return Fitted(prompt, encoded, tuple(kept), len(passages) - len(kept), gold_cut)
         if not kept:
             raise Refusal(
-                f"The question of sample {sample.id} has {len(encoded.tokens)} tokens without any passage; with {gen_length} to write that is more than the {room} that {lm.name} was made for."
+                f"The question of sample {sample.id} has {len(encoded.tokens)} tokens without any passage; "
+                f"with {gen_length} to write that is more than the {room} that {lm.name} was made for."
             )
         slot = _least_needed(sample, kept)
         gold_cut += holds_evidence(sample, kept[slot])
@@ -195,27 +197,30 @@ def refuse_unknown_tokens(
     >>> sample, tokenizer = Sample("a", "Where does Ben Reed live?", ("北京",)), make_tokenizer()
     >>> refuse_unknown_tokens("twin", tokenizer, [sample], [encode(sample.question, tokenizer)], likelihood=True)
     Traceback (most recent call last):
-    floatlens.errors.Refusal: twin does not know the answer of 1 of 1 question, such as '北京' (sample a): it reads [UNK] there, so its scores would be those of another text. \
+    floatlens.errors.Refusal: twin does not know the answer of 1 of 1 question, such as '北京' (sample a): it reads [UNK] there, \
+so its scores would be those of another text. \
 Choose a model that knows these words, or pass --allow-unknown (allow_unknown=True).
     """
     if tokenizer is None:
         return
     unwritable = [sample for sample in samples if _unknown_answer(tokenizer, sample, wording, likelihood)]
     unknown = unknown_in_prompts(tokenizer, prompts)
-    found = []
+    unknown_parts = []
     if unwritable:
         example = unwritable[0]
-        found.append(
-            f"the answer of {len(unwritable):,} of {len(samples):,} question{'s' * (len(samples) != 1)}, such as {example.answers[0]!r} (sample {example.id})"
+        unknown_parts.append(
+            f"the answer of {len(unwritable):,} of {len(samples):,} question{'s' * (len(samples) != 1)}, "
+            f"such as {example.answers[0]!r} (sample {example.id})"
         )
     if unknown.count:
-        found.append(f"{unknown.text}, of the prompts")
-    if not found:
+        unknown_parts.append(f"{unknown.text}, of the prompts")
+    if not unknown_parts:
         return
-    sentence = f"{name} does not know {' and '.join(found)}: it reads {tokenizer.unk_token} there"
+    sentence = f"{name} does not know {' and '.join(unknown_parts)}: it reads {tokenizer.unk_token} there"
     if not allow_unknown and (unwritable or unknown.share > UNKNOWN_SHARE):
         raise Refusal(
-            f"{sentence}, so its scores would be those of another text. Choose a model that knows these words, or pass --allow-unknown (allow_unknown=True)."
+            f"{sentence}, so its scores would be those of another text. Choose a model that knows these words, "
+            "or pass --allow-unknown (allow_unknown=True)."
         )
     warnings.warn(f"{sentence}.", Caution, stacklevel=3)
 

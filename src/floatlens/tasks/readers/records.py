@@ -1,13 +1,13 @@
-"""The records of a file, one at a time, each with the place it stands at: questions, passages and prompts are all read here.
+"""The records of a file, one at a time, each with its place: questions, passages and prompts are all read here.
 
-A file holds one JSON object a line, or is one JSON document: a list of objects, or a single object over many lines; gz or plain, told by its first bytes
-and not by its name; UTF-8, with or without a byte-order mark. Lines end at line feeds alone and are read one by one; only a document is read whole. What is asked of a record and is not there is refused with file, line
-(in a document: item) and field. Refused too: what is not UTF-8, not JSON, not an object (a prompt may also be a bare text: `bare_text`); damaged or truncated gz; a file without records; an id that occurs twice.
+A file holds one JSON object per line, or is one JSON document: a list of objects, or a single object over many lines; gz or plain, told by
+its first bytes and not by its name; UTF-8, with or without a byte-order mark. Lines end at line feeds alone and are read one by one; only a
+document is read whole. A data set of the Hugging Face hub is named "hf:NAME/SPLIT", or "hf:NAME:CONFIGURATION/SPLIT" where it has several
+configurations, and is streamed.
 
-Where records come from: a file, or a data set of the Hugging Face hub.
-
-A hub data set is named "hf:NAME/SPLIT", or "hf:NAME:CONFIGURATION/SPLIT" where it has several configurations, and is streamed. Refused, each in one sentence: the `datasets` package is
-not installed, the hub cannot be reached, there is no such data set.
+Refused, with file, line (in a document: item) and field: what is asked of a record and is not there. Refused too: what is not UTF-8, not
+JSON, not an object (a prompt may also be a bare text: `bare_text`); damaged or truncated gz; a file without records; an id that occurs
+twice; a hub that cannot be reached, or without the package `datasets`.
 """
 
 import gzip
@@ -15,7 +15,7 @@ import importlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -130,6 +130,27 @@ class Record:
         return Record(value, f"{self.where}, {name}", self.number)
 
 
+@dataclass(frozen=True)
+class Format:
+    """A format of question files: its name, what its records must hold, whether a record looks like one, and the samples of a record."""
+
+    name: str
+    fields: str
+    recognises: Callable[[dict[str, Any]], bool]
+    samples: Callable[[Record], Iterator[Sample]]
+
+
+def has_fields(*names: str) -> Callable[[dict[str, Any]], bool]:
+    """A test whether a record has all these fields.
+
+    Examples
+    --------
+    >>> has_fields("key", "value")({"key": 1, "value": 2, "more": 3})
+    True
+    """
+    return lambda value: value.keys() >= set(names)
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text, gz or plain, with their numbers from 1, one at a time.
 
@@ -158,7 +179,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_records(path: Path, bare_text: str | None = None) -> Iterator[Record]:
-    """The records of a file: one a line, or those of the JSON document that it is. With `bare_text`, a text by itself is a record that has it in that field.
+    """The records of a file: one per line, or those of the JSON document that it is. With `bare_text`, a bare text is a record with that
+    field.
 
     Examples
     --------
@@ -189,8 +211,8 @@ class Named(Protocol):
 NamedThing = TypeVar("NamedThing", bound=Named)
 
 
-def distinct(found: Iterable[tuple[Record, NamedThing]]) -> Iterator[NamedThing]:
-    """What was found, refusing an id that occurs twice.
+def distinct(things: Iterable[tuple[Record, NamedThing]]) -> Iterator[NamedThing]:
+    """The things that records hold, refusing an id that occurs twice.
 
     Examples
     --------
@@ -198,13 +220,15 @@ def distinct(found: Iterable[tuple[Record, NamedThing]]) -> Iterator[NamedThing]
     >>> sample = Sample("a", "Where?", ("Oslo",))
     >>> list(distinct([(line_3, sample), (line_7, sample)]))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: qa.jsonl, line 7: the id 'a' was given before, in qa.jsonl, line 3. Ids pair the conditions of a question, so each must be its own.
+    floatlens.errors.Refusal: qa.jsonl, line 7: the id 'a' was given before, in qa.jsonl, line 3. \
+Ids pair the conditions of a question, so each must occur once.
     """
     places: dict[str, str] = {}
-    for record, thing in found:
+    for record, thing in things:
         if thing.id in places:
             raise record.refusal(
-                f"the id {thing.id!r} was given before, in {places[thing.id]}. Ids pair the conditions of a question, so each must be its own."
+                f"the id {thing.id!r} was given before, in {places[thing.id]}. "
+                "Ids pair the conditions of a question, so each must occur once."
             )
         places[thing.id] = record.where
         yield thing
@@ -246,7 +270,8 @@ def _document(path: Path, bare_text: str | None) -> Iterator[Record]:
         content = json.loads("".join(line for _, line in read_lines(path)))
     except json.JSONDecodeError as error:
         raise Refusal(
-            f"{path}, line {error.lineno}: this is not JSON ({error.msg}). The file begins like one JSON document; if it should have a record a line, line 1 is not whole."
+            f"{path}, line {error.lineno}: this is not JSON ({error.msg}). The file begins like one JSON document; "
+            "if it should have one record per line, line 1 is not whole."
         ) from None
     except RecursionError:
         raise Refusal(f"{path} is nested too deeply to be read.") from None
@@ -295,7 +320,8 @@ def _hub_records(source: str) -> Iterator[Record]:
     name, _, configuration = data_set.partition(":")
     if not name or not split:
         raise Refusal(
-            f"{source!r} does not say which data set and split. Write hf:NAME/SPLIT or hf:NAME:CONFIGURATION/SPLIT, as in hf:openai/gsm8k:main/test."
+            f"{source!r} does not say which data set and split. Write hf:NAME/SPLIT or hf:NAME:CONFIGURATION/SPLIT, "
+            "as in hf:openai/gsm8k:main/test."
         )
     try:
         datasets: Any = importlib.import_module("datasets")
@@ -308,5 +334,5 @@ def _hub_records(source: str) -> Iterator[Record]:
         for number, row in enumerate(rows, 1):
             yield Record(dict(row), f"{source}, row {number}", str(number))
     except Exception as error:  # the package, the hub and the network each have their own; none is floatlens' fault
-        said = str(error).strip().splitlines()
-        raise Refusal(f"{source} could not be read from the Hugging Face hub: {said[0] if said else type(error).__name__}.") from error
+        lines = str(error).strip().splitlines()
+        raise Refusal(f"{source} could not be read from the Hugging Face hub: {lines[0] if lines else type(error).__name__}.") from error

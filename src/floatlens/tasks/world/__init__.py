@@ -1,13 +1,15 @@
 """A synthetic world of people, told in passages and asked about: what the twins learn and are tested on.
 
-Everything follows from a seed. *Known* people have fixed facts that a model can learn by heart; *training* and *test* people get theirs anew in every set of passages, and the pairs of names of
-test people never occur in training, though each name does. Every passage of a set holds every attribute, so that whoever ignores the person scores 1 / passages.
-docs/reference/world.md shows an example of each thing.
+Everything follows from a seed. *Known* people have fixed facts that a model can learn by heart; *training* and *test* people get theirs
+anew in every set of passages, and the pairs of names of test people never occur in training, though each name does. Every passage of a
+set holds every attribute, so that whoever ignores the person scores 1 / passages. docs/reference/world.md shows an example of each thing.
 """
 
-from floatlens.tasks.world.passages import LAYOUTS, Linked, Reading, linked_reading, passage, reading
 from floatlens.tasks.world.people import (
+    LAYOUTS,
+    Linked,
     Person,
+    Reading,
     Values,
     Words,
     World,
@@ -19,7 +21,10 @@ from floatlens.tasks.world.people import (
     draw_values,
     fact,
     filler,
+    linked_reading,
     make_world,
+    passage,
+    reading,
     relation_fact,
 )
 from floatlens.tasks.world.questions import Question, closed_book, conflicting, describing, open_book, prompt_of, shortcut, two_hop

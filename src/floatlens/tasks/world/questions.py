@@ -1,18 +1,18 @@
-"""Questions about the world, one a prompt, with what counts as right and what ignoring the person would score.
+"""Questions about the world, one per prompt, with what counts as right and what ignoring the person would score.
 
-Open-book (gold at any slot), closed-book, two-hop (evidence in one passage, two adjacent ones or two far apart), conflicting passages, descriptions. Prompts of one
-kind and size have one length. `regions` name the passages (`doc_1`, ...) and the question (`query`) as spans of words; `prompt_of` turns them into spans of characters.
-For evaluation with contexts, `sets` gives such questions as samples whose passages can be arranged.
+The kinds: open-book (gold at any slot), closed-book, two-hop (evidence in one passage, two adjacent ones or two far apart), conflicting
+passages, descriptions. Prompts of one kind and size have one length. `regions` name the passages (`doc_1`, ...) and the question
+(`query`) as spans of words; `prompt_of` turns them into spans of characters. For evaluation with contexts, `sets` gives such questions as
+samples whose passages can be arranged.
 
-Refused: a gold slot that does not exist, fewer passages than the kind of question needs.
+Decided here: `shortcut`, the number to print beside every accuracy on the world, is the score of the best reader who knows what is asked
+for and ignores about whom. It answers with what the shown passages say most often about the asked attribute, drawing among equals. If every
+passage is about somebody else, that scores 1 / passages; if the gold passage is restated, the reader can be right every time, and such a
+context does not show that a model binds facts to people. Without passages it answers with the most frequent value of those learned by
+heart, or with any value where values are drawn anew.
 
-What a reader scores who knows what is asked for and ignores whom: the number to print beside every accuracy on the world.
-
-Decided here: the reader is as good as it can be without the person. It takes what the shown passages say most often about the asked attribute, by lot among equals. If every passage is about somebody
-else, that is 1 / passages; if the gold passage is restated, the reader can be right every time, and such a context does not show that a model binds facts to people.
-Without passages it answers with the most frequent value of those learned by heart, or with any value where values are drawn anew.
-
-Refused: passages that say nothing about the asked attribute.
+Refused: a gold slot that does not exist, fewer passages than the kind of question needs, passages that say nothing about the asked
+attribute.
 """
 
 import re
@@ -25,9 +25,9 @@ from random import Random
 from floatlens.decoding.prompts import Prompt
 from floatlens.errors import Refusal
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.world.passages import Reading, linked_reading, reading
 from floatlens.tasks.world.people import (
     Person,
+    Reading,
     Words,
     World,
     asked,
@@ -36,8 +36,10 @@ from floatlens.tasks.world.people import (
     draw_people,
     draw_values,
     fact,
+    linked_reading,
     make_world,
     most_frequent_share,
+    reading,
 )
 from floatlens.tasks.world.sets import values_of
 from floatlens.tasks.world.tokenizer import text_of
@@ -48,8 +50,8 @@ from floatlens.tasks.world.words import ATTRIBUTES, RELATIONS
 class Question:
     """A prompt and its answer, in words.
 
-    `accepted` are the values that count: any of them for conflicting passages, all of them for a description. `regions` are spans of words of the prompt;
-    `gold_slots` are the passages with the evidence, counted from 0 (slot 0 is region `doc_1`).
+    `accepted` are the values that count: any of them for conflicting passages, all of them for a description. `regions` are spans of
+    words of the prompt; `gold_slots` are the passages with the evidence, counted from 0 (slot 0 is region `doc_1`).
     """
 
     kind: str

@@ -1,13 +1,16 @@
 """The world as samples for evaluation: questions whose passages a context can arrange, leave out or join.
 
-Decided here: everything is about the world of `make_world()`, in which the bundled twins were trained. Sample number i of a seed is the same whatever the count, and asks the same question with the same
-facts whatever `restatements` and `fillers`; another number of `passages` is another draw under the same id, so do not pair those. Passages are one line each, as people write; a prompt is passages joined by
-new lines, a new line and the question, and then has exactly the words on which the twins were trained.
+Decided here: everything is about the world of `make_world()`, in which the bundled twins were trained. Sample number i of a seed is the
+same whatever the count, and asks the same question with the same facts whatever `restatements` and `fillers`; another number of
+`passages` is another draw under the same id, so do not pair those. Passages are one line each, as people write; a prompt is passages
+joined by new lines, a new line and the question, and then has exactly the words on which the twins were trained.
 
-Passages of open-book questions and descriptions: the gold one, its restatements, `passages - 1` distractors about other people with every attribute and other values, and last a
-conflicting one about the same person. Two-hop: the passage that names the friend or teacher, the passage of that other person, then distractors, each with the same kind of relation.
+Passages of open-book questions and descriptions: the gold one, its restatements, `passages - 1` distractors about other people with every
+attribute and other values, and last a conflicting one about the same person. Two-hop: the passage that names the friend or teacher, the
+passage of that other person, then distractors, each with the same kind of relation.
 
-Refused: negative counts, too few passages for a distractor, more than the values allow, more restatements than orders of the facts, more closed-book questions than there are facts.
+Refused: negative counts, too few passages for a distractor, more than the values allow, more restatements than orders of the facts, more
+closed-book questions than there are facts.
 """
 
 from collections.abc import Sequence
@@ -16,7 +19,6 @@ from random import Random
 
 from floatlens.errors import Refusal
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.world.passages import everybodys_friend, passage
 from floatlens.tasks.world.people import (
     MOST_PASSAGES,
     Person,
@@ -27,8 +29,10 @@ from floatlens.tasks.world.people import (
     description,
     draw_people,
     draw_values,
+    everybodys_friend,
     fact,
     make_world,
+    passage,
     relation_fact,
 )
 from floatlens.tasks.world.tokenizer import text_of
@@ -71,13 +75,14 @@ def open_book_samples(count: int, *, passages: int = 6, restatements: int = 0, f
         people, values = _drawn(draw, pool, passages)
         index = Random(f"{draw}-attribute").randrange(len(ATTRIBUTES))
         question = text_of(asked(people[0], ATTRIBUTES[index]))[0]
-        told, gold = _told(draw, people, values, restatements, fillers)
-        samples.append(Sample(f"world-open-{number:04d}", question, (values[0][index],), told, gold))
+        passages_told, gold = _told(draw, people, values, restatements, fillers)
+        samples.append(Sample(f"world-open-{number:04d}", question, (values[0][index],), passages_told, gold))
     return samples
 
 
 def description_samples(count: int, *, passages: int = 6, fillers: int = 1, seed: int = 0) -> list[Sample]:
-    """Requests to describe test people, with passages as for open-book questions. The answer is the whole description; `values_of` are what must be in it.
+    """Requests to describe test people, with passages as for open-book questions. The answer is the whole description; `values_of` are
+    what must be in it.
 
     Examples
     --------
@@ -85,7 +90,8 @@ def description_samples(count: int, *, passages: int = 6, fillers: int = 1, seed
     >>> sample.question
     'Describe Julia Olsen.'
     >>> sample.answers[0]
-    'Here is Julia Olsen: Julia Olsen is a doctor, Julia Olsen lives in Vienna, Julia Olsen keeps a falcon and Julia Olsen plays the fiddle.'
+    'Here is Julia Olsen: Julia Olsen is a doctor, Julia Olsen lives in Vienna, \
+Julia Olsen keeps a falcon and Julia Olsen plays the fiddle.'
     """
     _check(count, passages, fillers, least=2, most=MOST_PASSAGES - 1)
     samples, pool = [], make_world().test
@@ -93,15 +99,18 @@ def description_samples(count: int, *, passages: int = 6, fillers: int = 1, seed
         draw = f"world-sets-description-{seed}-{number}"
         people, values = _drawn(draw, pool, passages)
         question, answer = text_of(asked_to_describe(people[0]))[0], text_of(description(people[0], values[0]))[0]
-        told, gold = _told(draw, people, values, 0, fillers)
-        samples.append(Sample(f"world-description-{number:04d}", question, (answer,), told, gold))
+        passages_told, gold = _told(draw, people, values, 0, fillers)
+        samples.append(Sample(f"world-description-{number:04d}", question, (answer,), passages_told, gold))
     return samples
 
 
 def two_hop_samples(count: int, *, passages: int = 6, fillers: int = 1, seed: int = 0) -> list[Sample]:
-    """Questions about the friend or teacher of a test person. Gold are two passages: the one that names the other person, and that person's own.
+    """Questions about the friend or teacher of a test person. Gold are two passages: the one that names the other person, and that
+    person's own.
 
-    The first answer is the sentence that the twins learned to write, which says who it is before it says the value; the value alone is right as well. Everybody of the set is named once as somebody's friend, so a context with fewer distractors can name people it says nothing else about.
+    The first answer is the sentence that the twins learned to write, which says who it is before it says the value; the value alone is
+    right as well. Everybody of the set is named once as somebody's friend, so a context with fewer distractors can name people it says
+    nothing else about.
 
     Examples
     --------
@@ -118,13 +127,13 @@ def two_hop_samples(count: int, *, passages: int = 6, fillers: int = 1, seed: in
         relation, index = rng.choice(RELATIONS), rng.randrange(len(ATTRIBUTES))
         friends = everybodys_friend(rng, passages, start=0, gold=1)
         links = [relation_fact(person, relation, people[friend]) for person, friend in zip(people, friends, strict=True)]
-        told = tuple(
+        passages_told = tuple(
             Passage(_written(Random(f"{draw}-passage-{slot}"), [*_facts(people[slot], values[slot]), links[slot]], fillers))
             for slot in range(passages)
         )
         question = text_of(asked(people[0], ATTRIBUTES[index], relation))[0]
         answer = text_of(fact(people[1], ATTRIBUTES[index], values[1][index]))[0]
-        samples.append(Sample(f"world-two-hop-{number:04d}", question, (answer, values[1][index]), told, (0, 1)))
+        samples.append(Sample(f"world-two-hop-{number:04d}", question, (answer, values[1][index]), passages_told, (0, 1)))
     return samples
 
 
@@ -167,10 +176,11 @@ def values_of(sample: Sample) -> tuple[str, ...]:
 
 def _check(count: int, passages: int, fillers: int, *, least: int, most: int) -> None:
     if count < 0 or fillers < 0:
-        raise Refusal(f"{count} samples with {fillers} fillers a passage were asked for; neither can be negative.")
+        raise Refusal(f"{count} samples with {fillers} fillers per passage were asked for; neither can be negative.")
     if not least <= passages <= most:
         raise Refusal(
-            f"{passages} passages were asked for; these questions need {least} to {most}, so that there is a distractor and every passage has values of its own."
+            f"{passages} passages were asked for; these questions need {least} to {most}, "
+            "so that there is a distractor and every passage has values of its own."
         )
 
 
@@ -183,7 +193,10 @@ def _drawn(draw: str, pool: Sequence[Person], passages: int) -> tuple[list[Perso
 def _told(
     draw: str, people: Sequence[Person], values: Sequence[Values], restatements: int, fillers: int
 ) -> tuple[tuple[Passage, ...], tuple[int, ...]]:
-    """Gold, restatements, distractors, the conflicting passage; and which of them are gold. Each is drawn by itself, so that none depends on how many others there are."""
+    """Gold, restatements, distractors, the conflicting passage; and which of them are gold.
+
+    Each is drawn by itself, so that none depends on how many others there are.
+    """
     gold = _retold(Random(f"{draw}-gold"), people[0], values[0], 1 + restatements, fillers)
     others = [_written(Random(f"{draw}-distractor-{slot}"), _facts(people[slot], values[slot]), fillers) for slot in range(1, len(people))]
     conflict = _written(Random(f"{draw}-conflict"), _facts(people[0], values[-1]), fillers)

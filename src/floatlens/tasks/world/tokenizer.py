@@ -1,12 +1,11 @@
-"""The world's tokenizer: one token a word, a punctuation mark or a new line, in a normal `tokenizers` file.
+"""The world's tokenizer (one token per word, punctuation mark or new line), and the hash of a world, by which weights name it.
 
-Texts are written as people write ("Marta Olsen lives in Oslo."); a beginning token is put before each. Words that the world does not have become
-[UNK]; `text_of` and the tokenizer are each other's inverse on the world's words.
+Texts are written as people write ("Marta Olsen lives in Oslo."), with a beginning token before each. Words that the world does not have
+become [UNK]; `text_of` and the tokenizer are each other's inverse on the world's words.
 
-The fingerprint of a world: one hash of everything that it can say, so that weights can name the data they were trained on.
-
-Decided here: the hash covers the vocabulary in its order (token ids), who is known, trained and tested in their order (draws depend on it), the facts of the known, and how each kind of sentence is
-worded. It does not cover how sequences are drawn from these; that belongs to a training recipe. It is taken from text, so it is the same in every process and on every platform.
+Decided here: the hash covers everything that a world can say: the vocabulary in its order (token ids), who is known, trained and tested in
+their order (draws depend on it), the facts of the known, and how each kind of sentence is worded. It does not cover how sequences are drawn
+from these, which belongs to a training recipe. It is computed from text, so it is the same in every process and on every platform.
 """
 
 import json
@@ -92,7 +91,13 @@ def world_hash(world: World) -> str:
 def _sentences() -> list[list[str]]:
     """Each kind of sentence once, with marks where names and values go."""
     person, other = Person("<first>", "<last>"), Person("<other first>", "<other last>")
-    said = [fact(person, attribute, "<value>") for attribute in ATTRIBUTES]
+    facts = [fact(person, attribute, "<value>") for attribute in ATTRIBUTES]
     questions = [asked(person, attribute, relation) for attribute in ATTRIBUTES for relation in (None, *RELATIONS)]
     relations = [sentence for relation in RELATIONS for sentence in (relation_fact(person, relation, other), asked_who(person, relation))]
-    return [*said, *questions, *relations, asked_to_describe(person), description(person, tuple(f"<{one.name}>" for one in ATTRIBUTES))]
+    return [
+        *facts,
+        *questions,
+        *relations,
+        asked_to_describe(person),
+        description(person, tuple(f"<{attribute.name}>" for attribute in ATTRIBUTES)),
+    ]

@@ -1,9 +1,10 @@
 """The words of the world: names, attributes with their values, relations, and sentences that say nothing.
 
-Every fact is six tokens long, and its verb, last name and first name stand two, three and four places before the value; so they do in a question, counted
-from its answer. Sentences of one kind therefore have one length, and a batch of one shape needs no padding.
+Every fact is six tokens long, and its verb, last name and first name stand two, three and four places before the value; so they do in a
+question, counted from its answer. Sentences of one kind therefore have one length, and a batch of one shape needs no padding.
 
-Filler sentences follow from their neighbours: once a season and a scene are chosen, every next word is certain. They give heads something to be idle about.
+Filler sentences follow from their neighbours: once a season and a scene are chosen, every next word is certain. They give heads something
+to be idle about.
 """
 
 from dataclasses import dataclass
