@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from floatlens.cli.adapt import adapt
 from floatlens.cli.demo import demo
 from floatlens.cli.doctor import doctor
 from floatlens.cli.eval import evaluate
@@ -25,7 +26,7 @@ LONGEST_SENTENCE = 2000  # characters
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help="See where a language model looks while it writes."
 )
-for command in (demo, models, doctor, trace, show, measure, figures, verify, train):
+for command in (demo, models, doctor, trace, show, measure, figures, verify, train, adapt):
     app.command()(command)
 app.command("eval")(evaluate)
 
