@@ -30,7 +30,9 @@ def adapt(
     updates: int = typer.Option(None, min=1, help="Number of updates, instead of the recipe's."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print tokens, memory and time, and train nothing."),
 ) -> None:
-    """Train an adapter that turns a causal language model into a diffusion model. If it is interrupted, run the same command again to resume.
+    """Train an adapter that turns a causal language model into a diffusion model.
+
+    If it is interrupted, run the same command again to resume.
 
     Examples:
 

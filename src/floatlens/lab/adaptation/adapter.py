@@ -1,10 +1,11 @@
 """Adapters: the parameters that an adaptation trains, their files, and merging them into the model they were made for.
 
-A file is safetensors: `lora_a.MAP` (rank, inputs) and `lora_b.MAP` (outputs, rank) for every linear map of the layers, `gain.NORM` for the gains of the norms, `mask_offset`, which is added to the
-embedding of the mask token, or `weight.NAME` where all weights were trained; its header says, as JSON, what it belongs to. Published files are float16.
+A file is safetensors: `lora_a.MAP` (rank, inputs) and `lora_b.MAP` (outputs, rank) for every linear map of the layers, `gain.NORM` for
+the gains of the norms, `mask_offset`, which is added to the embedding of the mask token, or `weight.NAME` where all weights were trained;
+its header says, as JSON, what it belongs to. Published files are float16.
 
-Merging needs no other package: a map becomes W + alpha / rank * B A. Where the mask token has an offset, the output matrix is a copy of its own afterwards, so that the offset
-changes what is read and not what is written.
+Merging needs no other package: a map becomes W + alpha / rank * B A. Where the mask token has an offset, the output matrix is a copy of
+its own afterwards, so that the offset changes what is read and not what is written.
 Refused: models that are not Llama, Qwen2 or Qwen3, files that are not adapters or were made for another base.
 """
 
@@ -98,13 +99,15 @@ def refuse_model(lm: LanguageModel) -> None:
     >>> module = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=16))
     >>> refuse_model(LanguageModel(module, family="autoregressive", sampler="autoregressive", row_offset=1, name="gpt2"))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: gpt2 is a gpt2 model, and what can be adapted are autoregressive models of the kinds llama, qwen2, qwen3. Choose another base.
+    floatlens.errors.Refusal: gpt2 is a gpt2 model, and what can be adapted are autoregressive models of the kinds \
+llama, qwen2, qwen3. Choose another base.
     """
     kind = getattr(lm.config, "model_type", "custom")
     if kind not in FAMILIES or lm.sampler != "autoregressive":
         what = f"a {kind} model" if kind not in FAMILIES else f"a {kind} model that writes with the sampler {lm.sampler!r}"
         raise Refusal(
-            f"{lm.name} is {what}, and what can be adapted are autoregressive models of the kinds {', '.join(FAMILIES)}. Choose another base."
+            f"{lm.name} is {what}, and what can be adapted are autoregressive models of the kinds {', '.join(FAMILIES)}. "
+            "Choose another base."
         )
     if lm.tokenizer is None or not lm.end_tokens:
         missing = "tokenizer" if lm.tokenizer is None else "end token"
@@ -131,7 +134,8 @@ def attach(module: nn.Module, trains: str, rank: int, alpha: float, seed: int) -
     Examples
     --------
     >>> from transformers import LlamaConfig, LlamaForCausalLM
-    >>> module = LlamaForCausalLM(LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=16))
+    >>> config = LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=16)
+    >>> module = LlamaForCausalLM(config)
     >>> sorted(name.partition(".")[0] for name in attach(module, "lora+norms", 2, 4.0, seed=0)).count("lora_a")
     7
     """
@@ -214,7 +218,8 @@ def read_adapter(path: str | PathLike[str]) -> Adapter:
     --------
     >>> read_adapter("nowhere.safetensors")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: nowhere.safetensors is not an adapter (No such file or directory: nowhere.safetensors). Give a file that floatlens adapt wrote.
+    floatlens.errors.Refusal: nowhere.safetensors is not an adapter (No such file or directory: \
+nowhere.safetensors). Give a file that floatlens adapt wrote.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -255,7 +260,8 @@ def _fit(adapter: Adapter, name: str) -> Tensor:
 def _refuse_shape(name: str, tensor: Tensor, target: Tensor) -> None:
     if tensor.shape != target.shape:
         raise Refusal(
-            f"The parameter {name!r} of the adapter has the shape {tuple(tensor.shape)}, and the model's {tuple(target.shape)}. It is another base."
+            f"The parameter {name!r} of the adapter has the shape {tuple(tensor.shape)}, and the model's "
+            f"{tuple(target.shape)}. It is another base."
         )
 
 

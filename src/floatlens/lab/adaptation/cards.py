@@ -1,7 +1,8 @@
 """What is said about an adaptation: the plan before it starts, and the model card afterwards.
 
-Decided here: time and memory of the plan are measured on one update that is thrown away, not guessed; tokens are those of the first updates, extrapolated. The card names every file that was
-trained on and every file that was kept apart, with its SHA-256, and says that what differs between models of one recipe is the mask and the objective.
+Decided here: time and memory of the plan are measured on one update that is thrown away, not guessed; tokens are those of the first
+updates, extrapolated. The card names every file that was trained on and every file that was kept apart, with its SHA-256, and says that
+what differs between models of one recipe is the mask and the objective.
 """
 
 import json
@@ -50,9 +51,11 @@ class Plan:
     def sentences(self) -> list[str]:
         """The plan in words."""
         return [
-            f"{self.updates:,} updates left, about {self.seen:,} tokens seen, {self.supervised:,} of them predicted; {self.text_share:.0%} of the tokens are texts.",
+            f"{self.updates:,} updates left, about {self.seen:,} tokens seen, {self.supervised:,} of them predicted; "
+            f"{self.text_share:.0%} of the tokens are texts.",
             f"{self.trained:,} parameters are trained.",
-            f"About {self.tokens_per_second:.0f} tokens per second ({_threads(torch.get_num_threads())}), {_duration(self.seconds)} in all, "
+            f"About {self.tokens_per_second:.0f} tokens per second ({_threads(torch.get_num_threads())}), "
+            f"{_duration(self.seconds)} in all, "
             f"and {self.memory / 2**30:.1f} GB of memory.",
         ]
 
@@ -105,27 +108,30 @@ tags: [floatlens, adapter]
 
 # {name}
 
-An adapter for `{recipe.base}` ({_ORIGINS.get(recipe.base, "as floatlens loads it")}; SHA-256 of its weights `{adaptation.base_sha256}`). What it shows holds after this adaptation, and
-not for diffusion models in general.
+An adapter for `{recipe.base}` ({_ORIGINS.get(recipe.base, "as floatlens loads it")}).
+What it shows holds after this adaptation, and not for diffusion models in general.
 
 - **Attention mask**: {_MASKS[adaptation.mask]}.
 - **Objective**: {_OBJECTIVES[adaptation.objective]}. Position p is predicted from row p - 1.
-- **Trained**: {what}; and an offset to the embedding of the mask token (`{recipe.mask_token}`, id {adaptation.mask_token_id}), which is never an output.
-- Models of this recipe share base, sequences, their order, the positions that are predicted and their weights, the shape of the adapter, the optimizer and the number of updates. They
-  differ in the mask and the objective only.
+- **Trained**: {what}; and an offset to the embedding of the mask token
+  (`{recipe.mask_token}`, id {adaptation.mask_token_id}), which is never an output.
+- **Weights of the base**: SHA-256 `{adaptation.base_sha256}` (names, shapes and values).
+- Models of this recipe share base, sequences, their order, the positions that are predicted and their weights, the shape of the
+  adapter, the optimizer and the number of updates. They differ in the mask and the objective only.
 - **One training run**, seed {recipe.seed}.
 
 ## Training
 
-{standing.done:,} updates; {standing.seen:,} tokens seen, {standing.supervised:,} of them predicted; {_duration(standing.seconds)} with {_threads(*standing.threads)}, torch {torch.__version__}.
+{standing.done:,} updates; {standing.seen:,} tokens seen, {standing.supervised:,} of them predicted.
+{_duration(standing.seconds)} with {_threads(*standing.threads)}, torch {torch.__version__}.
 The same recipe on the same machine with as many threads gives the same weights, bit for bit.
 
 | update | held-out loss, answers | held-out loss, texts |
 |---|---|---|
 {_loss_rows(standing)}
 
-Cross-entropy per token in nats: of answers to held-out questions with their gold passage and the whole answer to predict, and of half of the tokens of held-out texts. Losses of different
-objectives do not compare. All entries are in `log.jsonl`.
+Cross-entropy per token in nats: of answers to held-out questions with their gold passage and the whole answer to predict, and of half of
+the tokens of held-out texts. Losses of different objectives do not compare. All entries are in `log.jsonl`.
 
 ## Data
 
@@ -133,7 +139,8 @@ objectives do not compare. All entries are in `log.jsonl`.
 |---|---|---|---|
 {_source_rows(adaptation.data.sources)}
 
-Kept apart: {len(adaptation.data.held_out):,} held-out questions (`{HELD_OUT}`) with their gold passages, and the files below. No 13 words in a row of these questions and passages occur in what was trained on.
+Kept apart: {len(adaptation.data.held_out):,} held-out questions (`{HELD_OUT}`) with their gold passages, and the files below.
+No 13 words in a row of these questions and passages occur in what was trained on.
 
 | file | questions | SHA-256 |
 |---|---|---|

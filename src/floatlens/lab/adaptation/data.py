@@ -1,8 +1,10 @@
-"""What an adaptation learns from: questions with passages and texts, read from the files of a recipe, without anything that is evaluated on.
+"""What an adaptation learns from: questions with passages and texts, read from the files of a recipe, without anything that is evaluated
+on.
 
-Questions come through the readers of `floatlens.tasks` (FairytaleQA, which no evaluation reads, through one here; of SQuAD 2.0 the questions that have an answer). A file with `train` is split
-by passage title (`overlap.py`); its held-out questions are evaluated on. Of all other sources, every question, passage or document that shares a 13-gram with an evaluation text is left
-out and counted, and what remains is checked once more. Distractors are found among the gold passages of the same file that are trained on.
+Questions come through the readers of `floatlens.tasks` (FairytaleQA, which no evaluation reads, through one here; of SQuAD 2.0 the
+questions that have an answer). A file with `train` is split by passage title (`overlap.py`); its held-out questions are evaluated on. Of
+all other sources, every question, passage or document that shares a 13-gram with an evaluation text is left out and counted, and what
+remains is checked once more. Distractors are found among the gold passages of the same file that are trained on.
 
 Refused: files that are missing, empty or left with nothing; answers longer than every room, unless the recipe leaves them out.
 """
@@ -103,7 +105,8 @@ def prepare(recipe: Recipe, folder: Path, tokenizer: Any) -> Data:
         without_gold = [sample for sample in samples if not sample.gold]
         if without_gold:
             raise Refusal(
-                f"{folder / entry.file}: sample {without_gold[0].id} names no gold passage. Train on questions whose gold passages are known."
+                f"{folder / entry.file}: sample {without_gold[0].id} names no gold passage. Train on questions whose gold "
+                "passages are known."
             )
         if entry.train is not None:
             split = split_by_title(samples, entry.train, protected, hold_out_first=entry.hold_out_first, where=str(folder / entry.file))
@@ -194,7 +197,8 @@ def _questions(
             left_out[f"answer longer than {room - 1} tokens"] += 1
         else:
             raise Refusal(
-                f"{path}: the answer of sample {sample.id} has {length} tokens, and with its end token the longest of questions.rooms has {room}. "
+                f"{path}: the answer of sample {sample.id} has {length} tokens, and with its end token the longest of "
+                f"questions.rooms has {room}. "
                 'Add a longer room, or set questions.long_answers = "leave out".'
             )
     if not kept:

@@ -1,11 +1,12 @@
 """Objectives and attention masks of an adaptation: what is hidden, who sees whom, and the loss at the targets.
 
-Decided here: `ar` reads the sequence as it is, `diffusion` reads it with its targets replaced by the mask token; both predict position p from row p - 1, at the same positions with the same weights.
-The mask token is never an output: its logit is left out. Logits are computed at the predicting rows alone, because the vocabulary makes them most of the cost. Sequences run one by one:
-nothing is padded, and no mask is needed unless it is the annealed one.
+Decided here: `ar` reads the sequence as it is, `diffusion` reads it with its targets replaced by the mask token; both predict position p
+from row p - 1, at the same positions with the same weights. The mask token is never an output: its logit is left out. Logits are computed
+at the predicting rows alone, because the vocabulary makes them most of the cost. Sequences run one by one: nothing is padded, and no mask
+is needed unless it is the annealed one.
 
-The annealed mask: every pair of a row and a later position has a fixed random number, and the row sees that position once the visible share exceeds it. So what is visible grows and never
-shrinks; a share of 0 is the causal mask, 1 the bidirectional one.
+The annealed mask: every pair of a row and a later position has a fixed random number, and the row sees that position once the visible
+share exceeds it. So what is visible grows and never shrinks; a share of 0 is the causal mask, 1 the bidirectional one.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,8 @@ def annealed_mask(length: int, share: float, seed: int = 0, dtype: torch.dtype =
 
 
 def _thresholds(rows: Tensor, positions: Tensor, seed: int) -> Tensor:
-    """A number from 0 up to below 1 for each pair, the same whatever the length of the sequence: a hash of both (splitmix64's mixing steps)."""
+    """A number from 0 up to below 1 for each pair, the same whatever the length of the sequence: a hash of both (splitmix64's mixing
+    steps)."""
     mixed = rows * 1_000_003 + positions * 7_919 + seed * 104_729 + 1
     for shift, factor in ((30, -4658895280553007687), (27, -7723592293110705685)):
         mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * factor  # logical shifts; products wrap around

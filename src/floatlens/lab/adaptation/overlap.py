@@ -1,10 +1,12 @@
 """Keep training and evaluation apart: no sequence of 13 words of an evaluation question or passage occurs in what is trained on.
 
-Words are compared in lower case, without punctuation. `Protected` holds the 13-grams of all evaluation texts and whole evaluation questions, which are often shorter.
-`split_by_title` divides one file into questions to train on and questions to hold out so that both parts share neither a passage title nor a 13-gram: questions that share
-one are kept together, and those that share one with an evaluation text are held out.
+Words are compared in lower case, without punctuation. `Protected` holds the 13-grams of all evaluation texts and whole evaluation
+questions, which are often shorter. `split_by_title` divides one file into questions to train on and questions to hold out so that both
+parts share neither a passage title nor a 13-gram: questions that share one are kept together, and those that share one with an evaluation
+text are held out.
 
-Refused: a split with fewer questions left to train on than it asks for, and training texts that overlap with the evaluation (`refuse_overlap`).
+Refused: a split with fewer questions left to train on than it asks for, and training texts that overlap with the evaluation
+(`refuse_overlap`).
 """
 
 import hashlib
@@ -139,7 +141,8 @@ def split_by_title(
             chosen.update(members[group])
     if len(chosen) < train:
         raise Refusal(
-            f"{where}: only {len(chosen):,} of {len(samples):,} questions can be trained on without sharing a passage with those that are held out, "
+            f"{where}: only {len(chosen):,} of {len(samples):,} questions can be trained on without sharing a passage with "
+            "those that are held out, "
             f"and the recipe asks for {train:,}. Lower train."
         )
     everyone = range(len(samples))
@@ -174,8 +177,8 @@ def refuse_overlap(texts: Iterable[str], protected: Protected, where: str) -> No
     >>> text = "one two three four five six seven eight nine ten eleven twelve thirteen"
     >>> refuse_overlap(["And " + text], protect([Sample("a", text, ("x",))]), "stories.txt")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: stories.txt holds 13 words that an evaluation text has too: 'one two three four five six seven eight nine ten eleven \
-twelve thirteen'. Leave that text out of the training data.
+    floatlens.errors.Refusal: stories.txt holds 13 words that an evaluation text has too: 'one two three four five six seven \
+eight nine ten eleven twelve thirteen'. Leave that text out of the training data.
     """
     for text in texts:
         if (gram := protected.overlap(text)) is not None:

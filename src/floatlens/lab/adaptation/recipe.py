@@ -1,8 +1,9 @@
-"""The recipe of an adaptation: a TOML file that says everything but the objective and the mask, which are what the models of one recipe differ in.
+"""The recipe of an adaptation: a TOML file that says everything but the objective and the mask, which are what the models of one recipe
+differ in.
 
-Decided here: the learning rate rises over `warm_up` updates, stays, and falls linearly over the last `cooling` updates to a tenth. A recipe with more updates continues a run
-if no update of the run would have had another rate. Refused, with the file and the field: what is not TOML, fields that are missing, unknown or of another type, and numbers with
-which nothing can be trained.
+Decided here: the learning rate rises over `warm_up` updates, stays, and falls linearly over the last `cooling` updates to a tenth. A
+recipe with more updates continues a run if no update of the run would have had another rate. Refused, with the file and the field: what
+is not TOML, fields that are missing, unknown or of another type, and numbers with which nothing can be trained.
 """
 
 import json
@@ -51,7 +52,8 @@ class OptimizerSettings(_Part):
 class TargetSettings(_Part):
     """Which positions are predicted, and how much each counts; the same for all objectives and masks.
 
-    A share between `least` and `most` of an answer, or of a text, is predicted. In `passages` of the questions, up to `most_of_passage` of the passages is predicted too.
+    A share between `least` and `most` of an answer, or of a text, is predicted. In `passages` of the questions, up to `most_of_passage`
+    of the passages is predicted too.
     """
 
     least: Share = 0.1
@@ -85,7 +87,8 @@ class QuestionFile(_Part):
 
 
 class TextFile(_Part):
-    """A text file, below the data folder; documents are separated by lines that are `separator`. `share` is relative to the other text files."""
+    """A text file, below the data folder; documents are separated by lines that are `separator`. `share` is relative to the other text
+    files."""
 
     file: str
     share: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
@@ -100,9 +103,11 @@ class EvaluationFile(_Part):
 
 
 class QuestionSettings(_Part):
-    """How questions are put: how many passages stand before them, how many tokens there are for the answer, how often the chat template is used.
+    """How questions are put: how many passages stand before them, how many tokens there are for the answer, how often the chat template
+    is used.
 
-    A value of `passages` or `rooms` that is listed twice is drawn twice as often. Answers that are longer than every room are refused, or left out and counted.
+    A value of `passages` or `rooms` that is listed twice is drawn twice as often. Answers that are longer than every room are refused, or
+    left out and counted.
     """
 
     passages: Annotated[tuple[Annotated[int, Field(ge=1, le=50)], ...], Field(min_length=1)] = (1, 1, 2, 3)
@@ -118,8 +123,8 @@ class Recipe(_Part):
     Examples
     --------
     >>> recipe = bundled_recipe("smollm2")
-    >>> recipe.updates * recipe.tokens_per_update >= 500_000, recipe.rate_at(10), recipe.rate_at(100)
-    (True, 0.0005, 0.001)
+    >>> recipe.updates, recipe.rate_at(10), recipe.rate_at(100), recipe.rate_at(1024)
+    (1024, 0.0005, 0.001, 0.0001)
     """
 
     base: str
@@ -147,7 +152,8 @@ class Recipe(_Part):
             raise ValueError(f"text_share is {self.text_share:g}, but there are no [[text_files]]")
         if self.optimizer.warm_up + self.optimizer.cooling > self.updates:
             raise ValueError(
-                f"optimizer.warm_up ({self.optimizer.warm_up}) and optimizer.cooling ({self.optimizer.cooling}) are together more than updates ({self.updates})"
+                f"optimizer.warm_up ({self.optimizer.warm_up}) and optimizer.cooling ({self.optimizer.cooling}) are together more "
+                f"than updates ({self.updates})"
             )
         if self.text_share < 1 and min(self.questions.rooms) >= self.longest:
             raise ValueError(f"questions.rooms leave no token for a question, since sequences have at most {self.longest} tokens (longest)")

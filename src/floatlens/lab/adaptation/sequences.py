@@ -1,8 +1,10 @@
 """What an update sees: sequences of tokens, the positions that are predicted in them, and how much each counts.
 
-Decided here: all of it depends on the recipe's seed and the number of the update alone, and neither the objective nor the mask is known here: models of one recipe see the same sequences in the
-same order with the same targets and weights. A question is put in the wording of `floatlens eval`, through the chat template or without it, with its gold passage at a random place
-among distractors; its answer is padded with end tokens to the room it has. A text is predicted at all its positions alike. Position 0 is never a target, because row p - 1 predicts position p.
+Decided here: all of it depends on the recipe's seed and the number of the update alone, and neither the objective nor the mask is known
+here: models of one recipe see the same sequences in the same order with the same targets and weights. A question is put in the wording of
+`floatlens eval`, through the chat template or without it, with its gold passage at a random place among distractors; its answer is padded
+with end tokens to the room it has. A text is predicted at all its positions alike. Position 0 is never a target, because row p - 1
+predicts position p.
 
 Refused: data of which no question fits into the longest sequence.
 """
@@ -71,7 +73,8 @@ def draw_update(data: Data, recipe: Recipe, lm: LanguageModel, update: int) -> l
 
 
 def held_out_sequences(data: Data, recipe: Recipe, lm: LanguageModel) -> list[TrainingSequence]:
-    """What the held-out loss is taken of, always the same: questions with the gold passage and everything of the answer to predict, and texts with half of it."""
+    """What the held-out loss is taken of, always the same: questions with the gold passage and everything of the answer to predict, and
+    texts with half of it."""
     rng = Random("held-out loss")
     drawn: list[TrainingSequence] = []
     for number, sample in enumerate(rng.sample(data.held_out, len(data.held_out))):

@@ -1,8 +1,9 @@
 """Run an adaptation in a folder: seeded by update, resumable bit for bit, with adapters at powers of two.
 
-The folder holds `run.json` (recipe, objective, mask, base and data by their hashes), `state.safetensors` (what to continue from), `log.jsonl`, `update-000016.safetensors` ... (adapters, float16) and in
-the end `adapter.safetensors`. A run that is killed at any time continues from its last state and ends with the weights that it would have had (same machine, same number of threads).
-A run may be continued with more updates as long as every update that it has done would have been the same.
+The folder holds `run.json` (recipe, objective, mask, base and data by their hashes), `state.safetensors` (what to continue from),
+`log.jsonl`, `update-000016.safetensors` ... (adapters, float16) and in the end `adapter.safetensors`. A run that is killed at any time
+continues from its last state and ends with the weights that it would have had (same machine, same number of threads). A run may be
+continued with more updates as long as every update that it has done would have been the same.
 
 Refused: a folder that holds a run of something else, a state that was changed, a loss that is not a number.
 """
@@ -86,7 +87,8 @@ class Adaptation:
         loss = backward(self.predictor, sequences, self.objective, self.recipe.visible_share(self.mask, update))
         if not math.isfinite(loss):
             raise Refusal(
-                f"The loss of update {update} is {loss}, so the weights are lost. Lower optimizer.rate in the recipe, and begin again in another folder."
+                f"The loss of update {update} is {loss}, so the weights are lost. Lower optimizer.rate in the recipe, and begin "
+                "again in another folder."
             )
         torch.nn.utils.clip_grad_norm_(self.trained.values(), self.recipe.optimizer.clip)
         self.optimizer.step()
@@ -114,12 +116,14 @@ class Adaptation:
 def begin(lm: LanguageModel, recipe: Recipe, objective: Objective, mask: MaskKind, data_folder: str | PathLike[str]) -> Adaptation:
     """Prepare an adaptation: read its data, freeze the base and give it the parameters to train, in place.
 
-    Refused: what `refuse_model`, `mask_token_of` and `prepare` refuse, `ar` under a mask that shows what is to be predicted, and all-weights training of a base that is not float32.
+    Refused: what `refuse_model`, `mask_token_of` and `prepare` refuse, `ar` under a mask that shows what is to be predicted, and
+    all-weights training of a base that is not float32.
     """
     refuse_model(lm)
     if objective == "ar" and mask != "causal":
         raise Refusal(
-            f"The objective ar under the mask {mask} would show each row the token it predicts. Use the mask causal, or the objective diffusion."
+            f"The objective ar under the mask {mask} would show each row the token it predicts. Use the mask causal, or the "
+            "objective diffusion."
         )
     if lm.dtype != torch.float32:
         raise Refusal(
@@ -128,7 +132,8 @@ def begin(lm: LanguageModel, recipe: Recipe, objective: Objective, mask: MaskKin
     room = getattr(lm.config, "max_position_embeddings", recipe.longest)
     if recipe.longest > room:
         raise Refusal(
-            f"Sequences of up to {recipe.longest} tokens (longest in the recipe) are more than the {room} that {lm.name} was made for. Lower longest."
+            f"Sequences of up to {recipe.longest} tokens (longest in the recipe) are more than the {room} that {lm.name} was "
+            "made for. Lower longest."
         )
     mask_token_id = mask_token_of(lm, recipe.mask_token)
     data = prepare(recipe, Path(data_folder).expanduser(), lm.tokenizer)
@@ -298,7 +303,8 @@ def _claim(folder: Path, adaptation: Adaptation) -> None:
         other = earlier.rate_at(update) != recipe.rate_at(update)
         if other or earlier.visible_share(adaptation.mask, update) != recipe.visible_share(adaptation.mask, update):
             raise Refusal(
-                f"{folder} holds a run of {earlier.updates:,} updates, of which {done:,} are done; with {recipe.updates:,}, update {update:,} would have been another. "
+                f"{folder} holds a run of {earlier.updates:,} updates, of which {done:,} are done; with {recipe.updates:,}, "
+                f"update {update:,} would have been another. "
                 "Choose another folder (--into)."
             )
     if done > recipe.updates:
