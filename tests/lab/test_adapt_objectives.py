@@ -36,7 +36,9 @@ def test_the_annealed_mask_at_its_ends_equals_causal_and_bidirectional_attention
 
 
 @given(st.integers(1, 40), st.floats(0, 1), st.floats(0, 1), st.integers(0, 5))
-def test_what_the_annealed_mask_shows_only_grows_and_does_not_depend_on_the_length(length: int, one: float, other: float, seed: int) -> None:
+def test_what_the_annealed_mask_shows_only_grows_and_does_not_depend_on_the_length(
+    length: int, one: float, other: float, seed: int
+) -> None:
     fewer, more = (annealed_mask(length, share, seed)[0, 0] == 0 for share in sorted((one, other)))
     assert bool((more | ~fewer).all())
     assert bool(fewer[torch.tril_indices(length, length).unbind()].all())
