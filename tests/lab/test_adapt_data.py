@@ -1,4 +1,4 @@
-"""What is trained on: split by passage title, free of what is evaluated on, in the wording of the evaluation, and refused where it cannot be used."""
+"""What is trained on: split by passage title, free of what is evaluated on, in the wording of the evaluation, refused if unusable."""
 
 import gzip
 import json
@@ -95,7 +95,7 @@ def test_nothing_that_an_update_sees_holds_a_13_gram_of_the_evaluation(tmp_path:
     assert not stream & forbidden
     careless = prepare(small_recipe(), folder, lm.tokenizer)  # nothing is said of the evaluation: the check has something to find
     with pytest.raises(Refusal, match=THIRTEEN):
-        refuse_overlap(careless.texts[0].documents, data.protected, "stories.txt")
+        refuse_overlap((*careless.texts[0].documents, *careless.held_out_documents), data.protected, "stories.txt")
 
 
 def test_what_an_update_sees_depends_on_the_seed_and_its_number_only(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_data_that_cannot_be_used_are_refused_in_a_sentence(tmp_path: Path) -> N
     (folder / "empty.txt").write_text("")
     with pytest.raises(Refusal, match=r"empty.txt: no text is left to train on"):
         data_of(folder, text_files=[{"file": "empty.txt"}])
-    with pytest.raises(Refusal, match="nowhere.txt cannot be read"):
+    with pytest.raises(Refusal, match=r"nowhere.txt cannot be read"):
         data_of(folder, text_files=[{"file": "nowhere.txt"}])
-    with pytest.raises(Refusal, match="nowhere.jsonl cannot be read"):
+    with pytest.raises(Refusal, match=r"nowhere.jsonl cannot be read"):
         data_of(folder, question_files=[{"file": "nowhere.jsonl"}])
     (folder / "plain.jsonl").write_text('{"question": "Where?", "answers": ["Oslo"], "passages": ["In Oslo."]}')
     with pytest.raises(Refusal, match="names no gold passage"):

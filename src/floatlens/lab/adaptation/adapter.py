@@ -236,7 +236,7 @@ def weights_sha256(module: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, weights in sorted(module.named_parameters()):
         digest.update(f"{name} {tuple(weights.shape)} {weights.dtype}".encode())
-        digest.update(weights.detach().cpu().contiguous().view(torch.uint8).numpy())
+        digest.update(weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -316,5 +316,5 @@ def _digest(tensors: dict[str, Tensor], standing: str) -> str:
     digest = hashlib.sha256(standing.encode())
     for name in sorted(tensors):
         digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
-        digest.update(tensors[name].contiguous().view(torch.uint8).numpy())
+        digest.update(tensors[name].contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
