@@ -98,6 +98,17 @@ def test_nothing_that_an_update_sees_holds_a_13_gram_of_the_evaluation(tmp_path:
         refuse_overlap((*careless.texts[0].documents, *careless.held_out_documents), data.protected, "stories.txt")
 
 
+def test_questions_of_an_undivided_file_that_overlap_with_the_evaluation_are_left_out(tmp_path: Path) -> None:
+    folder = write_data(tmp_path)
+    own = [("Who sang?", f"Once {THIRTEEN}."), ("Who  SLEPT", "Tom slept."), ("Who ran?", "Tom ran.")]
+    lines = [json.dumps({"question": question, "answers": ["Tom"], "passages": [passage], "gold": [0]}) for question, passage in own]
+    (folder / "own.jsonl").write_text("\n".join(lines))
+    (folder / "evaluation.jsonl").write_text(json.dumps({"question": "Who slept?", "answers": ["Tom"], "passages": [f"So {THIRTEEN}"]}))
+    data = data_of(folder, question_files=[{"file": "own.jsonl"}], evaluation_files=[{"file": "evaluation.jsonl"}])
+    assert [sample.question for sample in data.questions[0].samples] == ["Who ran?"]
+    assert data.questions[0].source.left_out == {"overlap with the evaluation": 2}
+
+
 def test_what_an_update_sees_depends_on_the_seed_and_its_number_only(tmp_path: Path) -> None:
     lm = stories_model()
     recipe, data = small_recipe(), data_of(write_data(tmp_path))
