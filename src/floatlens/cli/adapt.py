@@ -1,0 +1,126 @@
+"""`floatlens adapt`: turn a causal language model into a diffusion model, or its control, by training an adapter."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+
+from floatlens.errors import Refusal
+from floatlens.terminal import make_console, say
+
+if TYPE_CHECKING:
+    from floatlens.lab.adaptation.training import Progress
+
+
+def adapt(
+    model: str = typer.Argument(None, help="Model to adapt, of the kind Llama, Qwen2 or Qwen3; the base of the recipe by default."),
+    into: Path = typer.Option(..., help="Folder for the run, its checkpoints and the adapter."),
+    data: Path = typer.Option(..., help="Folder below which the files of the recipe lie."),
+    recipe: str = typer.Option("smollm2", help="Recipe: a bundled name (smollm2) or a TOML file."),
+    objective: str = typer.Option("diffusion", help="What is learned: diffusion or ar."),
+    mask: str = typer.Option(
+        None, help="Who sees whom: causal, bidirectional or annealed; by default bidirectional for diffusion and causal for ar."
+    ),
+    seed: int = typer.Option(None, min=0, help="Seed, instead of the recipe's."),
+    updates: int = typer.Option(None, min=1, help="Number of updates, instead of the recipe's."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print tokens, memory and time, and train nothing."),
+) -> None:
+    """Train an adapter that turns a causal language model into a diffusion model.
+
+    If it is interrupted, run the same command again to resume.
+
+    Examples:
+
+      floatlens adapt --data data --into runs/smollm2-mdm --dry-run
+
+      floatlens adapt --data data --into runs/smollm2-mdm
+
+      floatlens adapt --data data --into runs/smollm2-arm --objective ar
+
+      floatlens adapt --data data --into runs/smollm2-causal-mdm --mask causal
+    """
+    from floatlens.folders import refuse_folder_to_fill
+    from floatlens.lab.adaptation.adapter import refuse_model
+    from floatlens.lab.adaptation.cards import make_plan, write_card
+    from floatlens.lab.adaptation.recipe import MASKS, OBJECTIVES, bundled_names, bundled_recipe, read_recipe, recipe_of
+    from floatlens.lab.adaptation.training import STATE, begin, read_standing, run
+    from floatlens.models.loading import load
+
+    chosen_objective: Any = _one_of(objective, OBJECTIVES, "--objective")
+    chosen_mask: Any = _one_of(mask or ("causal" if objective == "ar" else "bidirectional"), MASKS, "--mask")
+    chosen = bundled_recipe(recipe) if recipe in bundled_names() else read_recipe(recipe)
+    changes = {"base": model, "seed": seed, "updates": updates}
+    chosen = recipe_of(
+        {**chosen.model_dump(exclude_none=True), **{name: value for name, value in changes.items() if value is not None}}, recipe
+    )
+    if not data.is_dir():
+        raise Refusal(f"There is no folder {data} (--data). Give the folder below which the files of the recipe lie.")
+    refuse_folder_to_fill(into)
+    console = make_console()
+    done = read_standing(into / STATE).done
+    say(console, f"Adapting {chosen.base}: objective {chosen_objective}, mask {chosen_mask}, seed {chosen.seed}, into {into}.")
+    lm = load(chosen.base, dtype="float32")
+    refuse_model(lm)
+    adaptation = begin(lm, chosen, chosen_objective, chosen_mask, data)
+    for source in adaptation.data.sources:
+        left_out = "".join(f", {count:,} left out ({reason})" for reason, count in source.left_out.items() if count)
+        say(console, f"{source.file}: {source.used:,} used{left_out}.")
+    if done:
+        say(console, f"{into} continues from update {done:,} of {chosen.updates:,}.")
+    if done < chosen.updates or dry_run:
+        for sentence in make_plan(adaptation, done).sentences():
+            say(console, sentence)
+    if dry_run:
+        return
+    with _update_bar(chosen.updates, done, into.name) as watch:
+        standing = run(adaptation, into, report=lambda entry: say(console, _line(entry, chosen.updates)), watch=watch)
+    write_card(into, adaptation, standing, into.name)
+    say(console, f"Wrote {into / 'adapter.safetensors'} and {into / 'README.md'}, its model card.")
+
+
+def _one_of(value: str, choices: tuple[str, ...], option: str) -> str:
+    if value not in choices:
+        raise Refusal(f"There is no {option.removeprefix('--')} {value!r}. {option} takes {', '.join(choices)}.")
+    return value
+
+
+def _line(entry: dict[str, Any], updates: int) -> str:
+    losses = [
+        f"{name} loss {value:.3f}".replace("loss loss", "loss")
+        for name, value in entry.items()
+        if name == "loss" or name.startswith("held-out")
+    ]
+    tokens = f", {entry['seen']:,} tokens" if "seen" in entry else ""
+    return f"update {entry['update']:,} of {updates:,}{tokens}: {', '.join(losses) or 'nothing is held out'}"
+
+
+@contextmanager
+def _update_bar(total: int, done: int, title: str) -> Iterator[Callable[["Progress"], None]]:
+    """A bar with loss, tokens per second and time left, if standard error is a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    if not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    console: Console = make_console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=total, completed=done)
+        loss, speed, shown = 0.0, 0.0, time.monotonic()
+
+        def watch(progress: "Progress") -> None:
+            nonlocal loss, speed, shown
+            fresh = progress.tokens / max(progress.seconds, 1e-9)
+            loss = progress.loss if not speed else 0.9 * loss + 0.1 * progress.loss
+            speed = fresh if not speed else 0.9 * speed + 0.1 * fresh
+            bar.update(task, advance=1)
+            if time.monotonic() - shown > 0.5 or progress.update == done + 1:
+                shown = time.monotonic()
+                bar.update(task, description=f"{title}: loss {loss:.3f}, {speed:.0f} tokens/s")
+
+        yield watch

@@ -1,0 +1,320 @@
+"""Run an adaptation in a folder: seeded by update, resumable bit for bit, with adapters at powers of two.
+
+The folder holds `run.json` (recipe, objective, mask, base and data by their hashes), `state.safetensors` (what to continue from),
+`log.jsonl`, `update-000016.safetensors` ... (adapters, float16) and in the end `adapter.safetensors`. A run that is killed at any time
+continues from its last state and ends with the weights that it would have had (same machine, same number of threads). A run may be
+continued with more updates as long as every update that it has done would have been the same.
+
+Refused: a folder that holds a run of something else, a state that was changed, a loss that is not a number.
+"""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from floatlens.errors import Refusal
+from floatlens.folders import one_writer, write_whole
+from floatlens.lab.adaptation.adapter import Adapter, AdapterInfo, attach, mask_token_of, refuse_model, weights_sha256, write_adapter
+from floatlens.lab.adaptation.data import Data, prepare
+from floatlens.lab.adaptation.objective import Predictor, backward, held_out_losses
+from floatlens.lab.adaptation.recipe import MaskKind, Objective, Recipe, recipe_of
+from floatlens.lab.adaptation.sequences import TrainingSequence, draw_update, held_out_sequences
+from floatlens.models.language_model import LanguageModel
+
+WRITTEN_BY = "floatlens adapt"
+RUN, STATE, LOG, ADAPTER = "run.json", "state.safetensors", "log.jsonl", "adapter.safetensors"
+_MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
+Entry = dict[str, Any]  # update, and loss (mean since the entry before) or held-out losses
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run is: updates done, tokens seen and supervised, what that took, with how many threads, and the log so far."""
+
+    done: int = 0
+    seen: int = 0
+    supervised: int = 0
+    seconds: float = 0.0
+    threads: tuple[int, ...] = ()
+    log: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An update that was just done: its number, its loss, its tokens and the seconds it took."""
+
+    update: int
+    loss: float
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptation:
+    """A base with the parameters that are trained, its data, and how it is trained: everything an update needs."""
+
+    lm: LanguageModel
+    recipe: Recipe
+    objective: Objective
+    mask: MaskKind
+    data: Data
+    base_sha256: str
+    mask_token_id: int
+    trained: dict[str, nn.Parameter]
+    predictor: Predictor
+    optimizer: torch.optim.AdamW
+    held_out: list[TrainingSequence] = field(default_factory=list)
+
+    def draw(self, update: int) -> list[TrainingSequence]:
+        """The sequences of an update."""
+        return draw_update(self.data, self.recipe, self.lm, update)
+
+    def step(self, update: int, sequences: list[TrainingSequence]) -> float:
+        """One update, in place; its loss."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate_at(update)
+        loss = backward(self.predictor, sequences, self.objective, self.recipe.visible_share(self.mask, update))
+        if not math.isfinite(loss):
+            raise Refusal(
+                f"The loss of update {update} is {loss}, so the weights are lost. Lower optimizer.rate in the recipe, and begin "
+                "again in another folder."
+            )
+        torch.nn.utils.clip_grad_norm_(self.trained.values(), self.recipe.optimizer.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss
+
+    def adapter(self, update: int) -> Adapter:
+        """The trained parameters as they are now."""
+        settings = self.recipe.adapter
+        info = AdapterInfo(
+            base=self.recipe.base,
+            base_sha256=self.base_sha256,
+            trains=settings.trains,
+            rank=settings.rank,
+            alpha=settings.alpha,
+            objective=self.objective,
+            mask=self.mask,
+            mask_token_id=self.mask_token_id,
+            seed=self.recipe.seed,
+            update=update,
+        )
+        return Adapter(info, {name: weights.detach() for name, weights in self.trained.items()})
+
+
+def begin(lm: LanguageModel, recipe: Recipe, objective: Objective, mask: MaskKind, data_folder: str | PathLike[str]) -> Adaptation:
+    """Prepare an adaptation: read its data, freeze the base and give it the parameters to train, in place.
+
+    Refused: what `refuse_model`, `mask_token_of` and `prepare` refuse, `ar` under a mask that shows what is to be predicted, and
+    all-weights training of a base that is not float32.
+    """
+    refuse_model(lm)
+    if objective == "ar" and mask != "causal":
+        raise Refusal(
+            f"The objective ar under the mask {mask} would show each row the token it predicts. Use the mask causal, or the "
+            "objective diffusion."
+        )
+    if lm.dtype != torch.float32:
+        raise Refusal(
+            f"{lm.name} is loaded in {str(lm.dtype).removeprefix('torch.')}, and training needs float32. Load it with dtype='float32'."
+        )
+    room = getattr(lm.config, "max_position_embeddings", recipe.longest)
+    if recipe.longest > room:
+        raise Refusal(
+            f"Sequences of up to {recipe.longest} tokens (longest in the recipe) are more than the {room} that {lm.name} was "
+            "made for. Lower longest."
+        )
+    mask_token_id = mask_token_of(lm, recipe.mask_token)
+    data = prepare(recipe, Path(data_folder).expanduser(), lm.tokenizer)
+    settings, base_sha256 = recipe.adapter, weights_sha256(lm.module)
+    trained = attach(lm.module, settings.trains, settings.rank, settings.alpha, recipe.seed)
+    predictor = Predictor(lm.module, trained["mask_offset"], mask_token_id, mask, recipe.seed)
+    decays = [weights for weights in trained.values() if weights.ndim == 2]
+    stays = [weights for weights in trained.values() if weights.ndim != 2]
+    groups = [{"params": decays, "weight_decay": recipe.optimizer.weight_decay}, {"params": stays, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=recipe.optimizer.rate, betas=(0.9, 0.98))
+    held_out = held_out_sequences(data, recipe, lm)
+    return Adaptation(lm, recipe, objective, mask, data, base_sha256, mask_token_id, trained, predictor, optimizer, held_out)
+
+
+def run(
+    adaptation: Adaptation,
+    folder: str | PathLike[str],
+    *,
+    report: Callable[[Entry], None] = lambda entry: None,
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> Standing:
+    """Train in a folder, from where the run there stands to the end of the recipe.
+
+    Parameters
+    ----------
+    adaptation
+        From `begin`.
+    folder
+        Where the run is kept; it is made if it is not there.
+    report
+        Given every new entry of the log.
+    watch
+        Given every update.
+    """
+    recipe = adaptation.recipe
+    with one_writer(folder, WRITTEN_BY) as place:
+        _claim(place, adaptation)
+        standing = restore(place / STATE, adaptation)
+        if not standing.done:
+            standing = _with_entry(standing, _held_out_entry(adaptation, 0), report)
+        log, losses = list(standing.log), []
+        seen, supervised, began = standing.seen, standing.supervised, time.monotonic() - standing.seconds
+        for update in range(standing.done + 1, recipe.updates + 1):
+            started, sequences = time.monotonic(), adaptation.draw(update)
+            losses.append(adaptation.step(update, sequences))
+            tokens = sum(len(sequence.tokens) for sequence in sequences)
+            seen, supervised = seen + tokens, supervised + sum(len(sequence.targets) for sequence in sequences)
+            watch(Progress(update, losses[-1], tokens, time.monotonic() - started))
+            last = update == recipe.updates
+            if last or update & (update - 1) == 0:
+                write_adapter(place / checkpoint_name(update), adaptation.adapter(update))
+                log.append(_held_out_entry(adaptation, update))
+                report(log[-1])
+            if last or update % recipe.save_every == 0:
+                log.append({"update": update, "loss": sum(losses) / len(losses), "seen": seen, "supervised": supervised})
+                report(log[-1])
+                threads = tuple(sorted({*standing.threads, torch.get_num_threads()}))
+                standing = Standing(update, seen, supervised, time.monotonic() - began, threads, tuple(log))
+                store(place / STATE, adaptation, standing)
+                write_whole(place / LOG, "".join(json.dumps(entry) + "\n" for entry in log).encode())
+                losses = []
+        write_adapter(place / ADAPTER, adaptation.adapter(recipe.updates))
+    return standing
+
+
+def checkpoint_name(update: int) -> str:
+    """The file of the adapter after an update.
+
+    Examples
+    --------
+    >>> checkpoint_name(512)
+    'update-000512.safetensors'
+    """
+    return f"update-{update:06d}.safetensors"
+
+
+def store(path: Path, adaptation: Adaptation, standing: Standing) -> None:
+    """Write everything that a run continues from, in float32."""
+    tensors: dict[str, Tensor] = {}
+    for name, weights in adaptation.trained.items():
+        state = adaptation.optimizer.state.get(weights, {})
+        tensors[f"parameter.{name}"] = weights.detach()
+        for moment, called in _MOMENTS.items():
+            tensors[f"{moment}.{name}"] = state[called] if state else torch.zeros_like(weights)  # without a gradient there is no state
+    written = json.dumps(asdict(standing))
+    content = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    write_whole(path, save(content, metadata={"standing": written, "sha256": _digest(content, written)}))
+
+
+def restore(path: Path, adaptation: Adaptation) -> Standing:
+    """Bring an adaptation to where its run stands, in place; nothing is changed if it has not begun."""
+    standing = read_standing(path)
+    if not standing.done:
+        return standing
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    if header.get("sha256") != _digest(tensors, header["standing"]):
+        raise Refusal(f"{path} was changed since it was written, so continuing from it would give other weights. Remove it to begin again.")
+    expected = {f"{part}.{name}": weights.shape for name, weights in adaptation.trained.items() for part in ("parameter", *_MOMENTS)}
+    if {name: tensor.shape for name, tensor in tensors.items()} != expected:
+        raise Refusal(f"{path} holds parameters of another shape than the recipe's. Remove it to begin again, or choose another folder.")
+    for name, weights in adaptation.trained.items():
+        weights.data.copy_(tensors[f"parameter.{name}"])
+        moments = {called: tensors[f"{moment}.{name}"].to(weights.device) for moment, called in _MOMENTS.items()}
+        adaptation.optimizer.state[weights] = {"step": torch.tensor(float(standing.done)), **moments}
+    return standing
+
+
+def read_standing(path: Path) -> Standing:
+    """How far the run of a state is; a run without one has not begun.
+
+    Examples
+    --------
+    >>> read_standing(Path("nowhere.safetensors")).done
+    0
+    """
+    if not path.exists():
+        return Standing()
+    try:
+        with safe_open(path, framework="pt") as file:
+            written = json.loads(file.metadata()["standing"])
+        return Standing(**{**written, "threads": tuple(written["threads"]), "log": tuple(written["log"])})
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+        raise Refusal(f"{path} is not the state of an adaptation ({error}). Remove it to begin again, or choose another folder.") from None
+
+
+def _held_out_entry(adaptation: Adaptation, update: int) -> Entry:
+    share = adaptation.recipe.visible_share(adaptation.mask, update)
+    losses = held_out_losses(adaptation.predictor, adaptation.held_out, adaptation.objective, share)
+    return {"update": update, **{f"held-out {kind}": value for kind, value in losses.items()}}
+
+
+def _with_entry(standing: Standing, entry: Entry, report: Callable[[Entry], None]) -> Standing:
+    report(entry)
+    return Standing(**{**asdict(standing), "threads": standing.threads, "log": (*standing.log, entry)})
+
+
+def _claim(folder: Path, adaptation: Adaptation) -> None:
+    """Say whose folder it is, or find that it belongs to another run."""
+    file, recipe = folder / RUN, adaptation.recipe
+    own = {
+        "recipe": json.loads(recipe.model_dump_json()),
+        "objective": adaptation.objective,
+        "mask": adaptation.mask,
+        "base_sha256": adaptation.base_sha256,
+        "data": adaptation.data.hashes(),
+    }
+    done = read_standing(folder / STATE).done
+    if not file.exists():
+        if done:
+            raise Refusal(f"{folder} holds a state but does not say of which run ({RUN} is missing). Choose another folder (--into).")
+        write_whole(file, json.dumps(own).encode())
+        return
+    try:
+        before = json.loads(file.read_text())
+        earlier = recipe_of(before["recipe"], str(file))
+    except (ValueError, KeyError, TypeError):  # a Refusal is a ValueError
+        raise Refusal(f"{file} does not say which run the folder holds. Choose another folder (--into), or remove it.") from None
+    changed = [name for name in own if name != "recipe" and own[name] != before.get(name)]
+    changed += [
+        name for name, value in own["recipe"].items() if name not in ("updates", "save_every") and value != before["recipe"].get(name)
+    ]
+    if changed:
+        raise Refusal(f"{folder} holds a run with another {changed[0]}. Choose another folder (--into), or remove it.")
+    for update in range(1, done + 1):
+        other = earlier.rate_at(update) != recipe.rate_at(update)
+        if other or earlier.visible_share(adaptation.mask, update) != recipe.visible_share(adaptation.mask, update):
+            raise Refusal(
+                f"{folder} holds a run of {earlier.updates:,} updates, of which {done:,} are done; with {recipe.updates:,}, "
+                f"update {update:,} would have been another. "
+                "Choose another folder (--into)."
+            )
+    if done > recipe.updates:
+        raise Refusal(f"{folder} holds a run with {done:,} updates done, more than the {recipe.updates:,} asked for. Use its checkpoints.")
+    write_whole(file, json.dumps(own).encode())
+
+
+def _digest(tensors: dict[str, Tensor], standing: str) -> str:
+    digest = hashlib.sha256(standing.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
+        digest.update(tensors[name].contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
