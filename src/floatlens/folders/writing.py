@@ -161,10 +161,7 @@ def _clear_up(owned: Claim, place: Path, mending: bool) -> None:
 
 
 def _put_back(hidden: Path, place: Path) -> bool:
-    """Give a folder its name back where the one that was to replace it never got it, and keep what was kept for the next run.
-
-    Returns whether a folder had been replaced.
-    """
+    """Give a folder its name back where the one that was to replace it never got it; whether there was one. What was kept stays."""
     if _is_filled(place):
         return False
     if (hidden / USED).is_dir():
@@ -278,9 +275,7 @@ def one_writer(path: str | os.PathLike[str], written_by: str) -> Iterator[Path]:
 
 @contextmanager
 def files_added_to(path: str | os.PathLike[str], written_by: str, names: list[str]) -> Iterator[Path]:
-    """A folder to fill with some of the named files, which are then moved to `path`, beside what is there.
-
-    Refused if that would overwrite a file of the user's.
+    """A folder to fill with some of the named files, which are then moved to `path`; refused if they would overwrite a user's file.
 
     Examples
     --------
