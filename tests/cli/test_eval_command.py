@@ -280,7 +280,7 @@ def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
     monkeypatch.setattr(one_model, "_ask", noted)
     code, _, error = floatlens(*words)
     assert (code, asked) == (130, ["closed-book", "gold"])
-    assert "floatlens: stopped" in error
+    assert "floatlens: interrupted" in error
     assert unfinished.exists()
     assert not (folder / "again").exists()
     code, said, error = floatlens(*words)

@@ -91,7 +91,8 @@ def test_before_training_an_adapter_changes_nothing() -> None:
 def test_the_offset_of_the_mask_changes_what_is_read_and_not_what_is_written() -> None:
     parameters = {name: weights for name, weights in trained(tiny_module()).items() if name == "mask_offset"}
     adapter = Adapter(replace(INFO, trains="all"), parameters)
-    base, merged = tiny_module(), merge_adapter(tiny_module(), adapter)
+    base: Any = tiny_module()
+    merged: Any = merge_adapter(tiny_module(), adapter)
     assert torch.equal(merged.lm_head.weight, base.lm_head.weight)
     changed = (merged.get_input_embeddings().weight != base.get_input_embeddings().weight).any(-1)
     assert changed.nonzero().flatten().tolist() == [MASK]

@@ -7,9 +7,9 @@ points; the ARM's own loss is given for comparison.
 
 import xarray as xr
 
+from floatlens.claims.attention import FLOATING
 from floatlens.claims.evidence import CLOSED_BOOK, LAYOUTS, NOISE, POSITIONS, Evidence
 from floatlens.claims.masking import BARELY, at_shortcut
-from floatlens.claims.sinks import FLOATING
 from floatlens.claims.verdicts import Claim, Part, change, difference_of, mean_of
 from floatlens.statistics.slopes import slope_over, steepest_slope
 

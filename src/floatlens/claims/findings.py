@@ -17,7 +17,7 @@ from typing import Any
 
 import xarray as xr
 
-from floatlens.claims import contexts, depth, masking, sinks
+from floatlens.claims import attention, contexts, masking
 from floatlens.claims.contexts import distance_loss, gain, middle_loss, noise_loss, noise_slope
 from floatlens.claims.evidence import Accuracy, Evidence, accuracies
 from floatlens.claims.masking import MaskingRow, likely, masking_rows, written
@@ -111,20 +111,20 @@ def _sign(effect: Estimate) -> int:
 
 
 CLAIMS: tuple[tuple[Claim, Callable[[Evidence], list[Part]]], ...] = (
-    (sinks.FIXED_SINK, sinks.fixed_sink),
-    (sinks.SINK_STAYS, sinks.sink_stays),
-    (sinks.ABSORBS_LESS, sinks.absorbs_less),
-    (sinks.SMALL_VALUES_ARM, sinks.small_values_arm),
-    (sinks.SMALL_VALUES_MDM, sinks.small_values_mdm),
-    (sinks.SINKS_ON_STRUCTURE, sinks.sinks_on_structure),
-    (sinks.FLOATS, sinks.floats),
-    (sinks.FLOATS_MORE, sinks.floats_more),
-    (sinks.VARIANCES, sinks.variances),
-    (sinks.FRONTIER, sinks.frontier),
-    (depth.STRUCTURE_THEN_CONTENT, depth.structure_then_content),
-    (depth.GEOMETRY, depth.geometry),
-    (depth.RETRIEVAL_HEADS, depth.retrieval_heads),
-    (depth.RETRIEVAL_WHEN_DEEP, depth.retrieval_when_deep),
+    (attention.FIXED_SINK, attention.fixed_sink),
+    (attention.SINK_STAYS, attention.sink_stays),
+    (attention.ABSORBS_LESS, attention.absorbs_less),
+    (attention.SMALL_VALUES_ARM, attention.small_values_arm),
+    (attention.SMALL_VALUES_MDM, attention.small_values_mdm),
+    (attention.SINKS_ON_STRUCTURE, attention.sinks_on_structure),
+    (attention.FLOATS, attention.floats),
+    (attention.FLOATS_MORE, attention.floats_more),
+    (attention.VARIANCES, attention.variances),
+    (attention.FRONTIER, attention.frontier),
+    (attention.STRUCTURE_THEN_CONTENT, attention.structure_then_content),
+    (attention.GEOMETRY, attention.geometry),
+    (attention.RETRIEVAL_HEADS, attention.retrieval_heads),
+    (attention.RETRIEVAL_WHEN_DEEP, attention.retrieval_when_deep),
     (masking.MASKING_RUINS_ARM, masking.masking_ruins_arm),
     (masking.MASKING_SPARES_MDM, masking.masking_spares_mdm),
     (masking.MASKING_TELLS_APART, masking.masking_tells_apart),

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import xarray as xr
 
+from floatlens.claims.attention import SINKS
 from floatlens.claims.evidence import ANSWERED_WITHOUT, DESCRIBED_WITHOUT, MASKED_CONTEXT, TWINS, Evidence
-from floatlens.claims.sinks import SINKS
 from floatlens.claims.verdicts import Claim, Estimate, Part, change, difference_of, mean_of, ratio_of
 
 CONTROLS = {"": "anchors", "count": "count", "mass": "mass"}

@@ -37,7 +37,7 @@ from huggingface_hub.errors import (
 from safetensors import SafetensorError, safe_open
 
 from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown
-from floatlens.models.sources.cache import converted
+from floatlens.models.sources.smollm2 import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
 _LARGEST_JSON = 1 << 28  # bytes; the largest tokenizer.json that is published has a tenth of it
