@@ -211,6 +211,6 @@ def test_the_command_line_takes_the_block_length(tmp_path: Path) -> None:
         words = ["eval", "-m", str(folder), "--block-length", wrong, "--into", str(tmp_path / "results")]
         said = CliRunner().invoke(app, words).exception
         assert isinstance(said, fl.Refusal)
-        assert str(said).startswith("--block-length takes MODEL=LENGTH, with a MODEL that --model names and a whole number, e.g. ")
+        assert f"--block-length {wrong!r} is not MODEL=LENGTH, with a MODEL that --model names and a whole number" in str(said)
     words = ["eval", "-m", str(folder), "--block-length", f"{folder}=4", "--into", str(tmp_path / "results")]
     assert "Leave likelihood out" in str(CliRunner().invoke(app, words).exception), "taken, and known to write by blocks"

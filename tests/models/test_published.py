@@ -50,7 +50,7 @@ END_TOKENS = {  # by name, the first is the config's
     "a2d-llama": ("<|end_of_text|>", "<|eot_id|>"),
 }
 MASK = {**dict.fromkeys(DENSE_KINDS, "<|mask|>"), **dict.fromkeys(LLADA_KINDS, "<|mdm_mask|>"), "sdar-1.7b-chat": "<|MASK|>"}
-LLADA_NAMES = {  # the table of FAMILIES.md
+LLADA_NAMES = {  # as in the published modelling code
     "model.transformer.wte": "model.embed_tokens",
     "model.transformer.blocks.*.attn_norm": "model.layers.*.input_layernorm",
     "model.transformer.blocks.*.q_proj": "model.layers.*.self_attn.q_proj",

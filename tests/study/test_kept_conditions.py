@@ -95,3 +95,12 @@ def test_nothing_is_taken_up_that_something_else_left(tmp_path: Path, asked: lis
         before = len(asked)
         ask(keep, **changed)
         assert len(asked) == before + 4, f"{list(changed)} is another run"
+
+
+def test_rows_with_other_columns_are_not_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = tmp_path / "kept"
+    ask(keep)
+    before = len(list(keep.iterdir()))
+    monkeypatch.setattr(one_model, "SCHEMA", {name: kind for name, kind in one_model.SCHEMA.items() if name != "gold_cut"})
+    assert "gold_cut" not in ask(keep).columns
+    assert len(list(keep.iterdir())) == 2 * before

@@ -1,9 +1,9 @@
 """Keep the conditions of an evaluation that are done, so that an interrupted one resumes where it was.
 
 Each condition is one Parquet file. Its name begins with a hash of everything its rows depend on: the model's config and weights (the
-sum and a sample of every tensor), the prompts with their answers, the settings and the version of floatlens. Other settings, another
-model or other questions have other names, so their rows are never reused. The name ends with the SHA-256 of the file: one that was
-truncated or changed is reported, removed, and its condition computed again.
+sum and a sample of every tensor), the prompts with their answers, the settings, the columns of the table and the version of floatlens.
+Other settings, another model or other questions have other names, so their rows are never reused. The name ends with the SHA-256 of the
+file: one that was truncated or changed is reported, removed, and its condition computed again.
 
 Not part of the name: floatlens' own code within a version. Whoever changes it removes the folder.
 """

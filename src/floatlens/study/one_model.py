@@ -243,7 +243,7 @@ def ask_model(
         for condition in conditions:
             prompts = fitted[condition.context, settings.length_for(condition)]
             questions = [(sample.id, prompt.encoded.text, *sample.answers) for sample, prompt in zip(samples, prompts, strict=True)]
-            name = name_of(model, condition.name, questions, settings.decisive)
+            name = name_of(model, condition.name, questions, {**settings.decisive, "columns": [*SCHEMA]})
             rows = restore(keep, name)
             if rows is None:
                 rows = store(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance))
