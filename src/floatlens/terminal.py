@@ -133,3 +133,14 @@ def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Calla
         yield advance
     finally:
         bar.stop()
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, in words.
+
+    Examples
+    --------
+    >>> counted(1, "model"), counted(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{count} {what}{'s' * (count != 1)}"

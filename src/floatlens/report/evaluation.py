@@ -27,7 +27,7 @@ from floatlens.report.figures.style import save_figure
 from floatlens.report.tables import Column, note_mark, number, print_fitting, print_notes, short_names, with_interval
 from floatlens.study.outcomes import BRACKETS, Outcome
 from floatlens.tasks.conditions import as_file_name
-from floatlens.terminal import progress_bar
+from floatlens.terminal import counted, progress_bar
 
 HEADINGS = {"accuracy": "accuracy", "log_likelihood": "log likelihood", "exact_match": "exact match", "f1": "F1"}
 ALWAYS = ("accuracy", "log_likelihood")
@@ -74,7 +74,7 @@ def _print_head(console: Console, table: pl.DataFrame, taken: set[str]) -> None:
     questions = table["sample"].n_unique()
     units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in taken)
     sentences = [
-        f"{questions} question{'s' * (questions != 1)}. Means with 95 % intervals over questions; {units}.",
+        f"{counted(questions, 'question')}. Means with 95 % intervals over questions; {units}.",
         "Brackets, which always run unedited, are marked *.",
         *["Below each intervention stand its controls, which hit random others."] * (table["control"] != "").any(),
     ]

@@ -38,6 +38,7 @@ from floatlens.tasks.likelihood import DRAWS, refuse_without_likelihood
 from floatlens.tasks.registry import Task, index_of_file, load_task
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import Wording, fit, put, refuse_unknown_tokens
+from floatlens.terminal import counted
 
 Model = str | os.PathLike[str] | LanguageModel
 """A model to evaluate: loaded already, or anything that `floatlens.load` takes by name."""
@@ -391,14 +392,3 @@ def record_traces(
             about = {"model": lm.name, "context": condition.text, "sample": sample.id, "gold": gold}
             rows.append({"trace": path.as_posix(), "number": number, **about})
     return rows
-
-
-def counted(count: int, what: str) -> str:
-    """A number of things, in words.
-
-    Examples
-    --------
-    >>> counted(1, "model"), counted(2, "model")
-    ('1 model', '2 models')
-    """
-    return f"{count} {what}{'s' * (count != 1)}"
