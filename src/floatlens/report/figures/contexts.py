@@ -138,28 +138,28 @@ def context_curves(table: pl.DataFrame) -> Figure:
     >>> figure.axes[0].lines[0].get_ydata().tolist()
     [0.0]
     """
-    untouched = table.filter(pl.col("intervention") == "")
+    unedited = table.filter(pl.col("intervention") == "")
     contexts: dict[Series, list[str]] = {}
-    for context in untouched["context"].unique(maintain_order=True):
+    for context in unedited["context"].unique(maintain_order=True):
         contexts.setdefault(place_of(context)[0], []).append(context)
     shown = {series: contexts[series] for kind in KINDS for series in contexts if series.kind == kind}
     if not shown:
         raise Refusal(f"There is nothing to draw in the context curves: no row without an intervention is of {', '.join(KINDS)}.")
-    models = untouched["model"].unique(maintain_order=True).to_list()
+    models = unedited["model"].unique(maintain_order=True).to_list()
     if len(models) > len(LOOKS):
         raise Refusal(f"There are {len(models)} models, and the context curves tell {len(LOOKS)} apart. Draw fewer at a time.")
-    outcomes = [name for name in OUTCOMES if name in untouched.columns and untouched[name].is_not_null().any()]
+    outcomes = [name for name in OUTCOMES if name in unedited.columns and unedited[name].is_not_null().any()]
     figure, grid = _grid(shown, outcomes)
     for outcome in outcomes:
         for series, own in shown.items():
-            _draw_series(grid[outcome, series], untouched, series, own, outcome, models)
-    brackets = [bracket for bracket in BRACKETS if bracket in untouched["context"].to_list() and len(shown) > 1]
-    shortcut = "shortcut" in untouched.columns and untouched["shortcut"].is_not_null().any()
+            _draw_series(grid[outcome, series], unedited, series, own, outcome, models)
+    brackets = [bracket for bracket in BRACKETS if bracket in unedited["context"].to_list() and len(shown) > 1]
+    shortcut = "shortcut" in unedited.columns and unedited["shortcut"].is_not_null().any()
     _add_legend(figure, models, brackets, shortcut)
     add_footer(
         figure,
         [
-            _questions(untouched, shown),
+            _questions(unedited, shown),
             "bars: 95 % intervals over questions",
             "log likelihoods of different kinds of model are not the same thing: compare differences"
             if "log_likelihood" in outcomes and len(models) > 1
