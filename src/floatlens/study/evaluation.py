@@ -37,7 +37,7 @@ from floatlens.tasks.contexts import Context, arrange, holds_evidence
 from floatlens.tasks.likelihood import DRAWS, refuse_without_likelihood
 from floatlens.tasks.registry import Task, index_of_file, load_task
 from floatlens.tasks.samples import Sample
-from floatlens.tasks.wording import Wording, fit, put, refuse_unknown_tokens
+from floatlens.tasks.wording import Wording, fit, format_prompt, refuse_unknown_tokens
 from floatlens.terminal import counted
 
 Model = str | os.PathLike[str] | LanguageModel
@@ -324,7 +324,7 @@ def _refuse_unreadable(name: str, tokenizer: Any, planned: _Plan, settings: Sett
         return
     task = planned.task
     contexts = dict.fromkeys(condition.context for condition in planned.conditions)
-    prompts = [put(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
+    prompts = [format_prompt(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
     encoded = [encode(prompt, tokenizer, chat=settings.chat) for prompt in prompts]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Caution)  # the warnings come when the model is asked
