@@ -98,8 +98,8 @@ class _TextConsole(Console):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
-def _spelled_out(found: "re.Match[str]") -> str:
-    code = ord(found[0])
+def _spelled_out(match: "re.Match[str]") -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

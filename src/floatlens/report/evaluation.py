@@ -70,9 +70,9 @@ def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[O
     _print_cuts(console, table, names)
 
 
-def _print_head(console: Console, table: pl.DataFrame, taken: set[str]) -> None:
+def _print_head(console: Console, table: pl.DataFrame, measured: set[str]) -> None:
     questions = table["sample"].n_unique()
-    units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in taken)
+    units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in measured)
     sentences = [
         f"{counted(questions, 'question')}. Means with 95 % intervals over questions; {units}.",
         "Brackets, which always run unedited, are marked *.",
@@ -242,7 +242,7 @@ def write_pictures(folder: Path, table: pl.DataFrame, outcomes: Sequence[Outcome
     Examples
     --------
     >>> import tempfile
-    >>> rows = [dict(model="m", sample=str(at), context="gold", intervention="", accuracy=1.0) for at in range(3)]
+    >>> rows = [dict(model="m", sample=str(number), context="gold", intervention="", accuracy=1.0) for number in range(3)]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in write_pictures(Path(folder), pl.DataFrame(rows), [])[0]]
     ['contexts.svg']

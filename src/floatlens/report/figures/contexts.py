@@ -102,7 +102,7 @@ def label_places(axes: Axes, labels: Sequence[str], says: str) -> None:
     if all(label.replace(".", "").isdecimal() for label in labels):
         room = max(text_width(label, TICKS) for label in labels) + 4
         every = int(np.ceil(room * len(labels) / width))
-        texts = ["" if at % every else label for at, label in enumerate(labels)]
+        texts = ["" if place % every else label for place, label in enumerate(labels)]
     else:
         texts = ["\n".join(wrapped(label, 1.25 * width / len(labels) - 3, TICKS)) for label in labels]
     axes.set_xticks(range(len(labels)), texts, parse_math=False)
@@ -202,7 +202,7 @@ def _grid(shown: Mapping[Series, Sequence[str]], outcomes: Sequence[str]) -> tup
 
 
 def _draw_series(axes: Axes, rows: pl.DataFrame, series: Series, contexts: Sequence[str], outcome: str, models: Sequence[str]) -> None:
-    """One line a model over the contexts, in the order in which they were asked, between the brackets of the same questions."""
+    """One line per model over the contexts, in the order in which they were asked, between the brackets of the same questions."""
     label_places(axes, [place_of(context)[1] for context in contexts], series.says)
     here = rows.filter(pl.col("context").is_in(contexts))
     if here[outcome].is_null().all():
@@ -210,23 +210,24 @@ def _draw_series(axes: Axes, rows: pl.DataFrame, series: Series, contexts: Seque
         return
     for number, (model, look) in enumerate(zip(models, LOOKS, strict=False)):
         own = here.filter(pl.col("model") == model)
-        values = {at: own.filter(pl.col("context") == context)[outcome].drop_nulls() for at, context in enumerate(contexts)}
-        found = {at: _estimate(one, outcome) for at, one in values.items() if len(one)}
-        if found:
-            at = np.array(list(found), float) + APART * (number - (len(models) - 1) / 2)
-            draw_points(axes, at, xr.Dataset({name: ("place", [one[name] for one in found.values()]) for name in INTERVAL}), look, model)
+        values = {place: own.filter(pl.col("context") == context)[outcome].drop_nulls() for place, context in enumerate(contexts)}
+        estimates = {place: _estimate(scores, outcome) for place, scores in values.items() if len(scores)}
+        if estimates:
+            places = np.array(list(estimates), float) + APART * (number - (len(models) - 1) / 2)
+            drawn = xr.Dataset({name: ("place", [estimate[name] for estimate in estimates.values()]) for name in INTERVAL})
+            draw_points(axes, places, drawn, look, model)
         if series.kind != "brackets":
             _draw_brackets(axes, rows.filter(pl.col("model") == model), own["sample"].unique().to_list(), outcome, look)
     if outcome == "accuracy" and "shortcut" in here.columns and here["shortcut"].is_not_null().any():
         shortcuts = [here.filter(pl.col("context") == context)["shortcut"].mean() for context in contexts]
-        heights, at = np.array([np.nan if one is None else one for one in shortcuts], float), np.arange(len(contexts))
-        axes.hlines(heights, at - 0.3, at + 0.3, colors=GREY, linestyles=SHORTCUT, linewidth=0.8, label="shortcut")
+        heights, places = np.array([np.nan if shortcut is None else shortcut for shortcut in shortcuts], float), np.arange(len(contexts))
+        axes.hlines(heights, places - 0.3, places + 0.3, colors=GREY, linestyles=SHORTCUT, linewidth=0.8, label="shortcut")
 
 
 def _estimate(values: pl.Series, outcome: str) -> dict[str, float]:
     along = xr.DataArray(values.to_numpy(), dims="sample")
-    found = bounded_mean(along) if outcome == "accuracy" else bootstrap(along)[list(INTERVAL)].clip(max=0)  # no likelihood exceeds 1
-    return {name: found[name].item() for name in INTERVAL}
+    estimate = bounded_mean(along) if outcome == "accuracy" else bootstrap(along)[list(INTERVAL)].clip(max=0)  # no likelihood exceeds 1
+    return {name: estimate[name].item() for name in INTERVAL}
 
 
 def _draw_brackets(axes: Axes, rows: pl.DataFrame, samples: Sequence[str], outcome: str, look: Look) -> None:

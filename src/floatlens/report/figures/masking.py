@@ -89,11 +89,11 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
     counts = table["k"].values
     for number, (kind, (label, look)) in enumerate(KINDS.items()):
         hurt, gone = damage.sel(kind=kind), removed.sel(kind=kind)
-        at = np.arange(len(counts)) + APART * (number - 1)
+        places = np.arange(len(counts)) + APART * (number - 1)
         outcome = unedited["estimate"] - hurt.rename(low="high", high="low")[["estimate", "low", "high"]]
-        draw_points(first, at, outcome if within is None else outcome.clip(*within), look, label)
+        draw_points(first, places, outcome if within is None else outcome.clip(*within), look, label)
         draw_points(second, gone["estimate"].values, hurt, look, label, across=gone)
-        draw_points(third, at, per_mass.sel(kind=kind), look, label)
+        draw_points(third, places, per_mass.sel(kind=kind), look, label)
         for k, x, y in zip(counts, gone["estimate"].values, hurt["estimate"].values, strict=True):
             second.annotate(f"{k}", (x, y), xytext=(2.5, 2.5), textcoords="offset points", fontsize=5.5, color=look.colour)
     first.axhline(unedited["estimate"].item(), color=BLACK, linewidth=0.8, linestyle=(0, (5, 1)))
