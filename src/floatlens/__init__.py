@@ -1,6 +1,7 @@
 """floatlens shows where a language model looks while it writes, and what happens when it cannot.
 
-The public API is flat. Names are imported when they are first used, because torch and transformers take seconds to import and a trace is read without them.
+The public API is flat. Names are imported when they are first used, because torch and transformers take seconds to import and a
+trace is read without them.
 """
 
 from importlib import import_module

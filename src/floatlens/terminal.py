@@ -98,8 +98,8 @@ class _TextConsole(Console):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
-def _spelled_out(found: "re.Match[str]") -> str:
-    code = ord(found[0])
+def _spelled_out(match: "re.Match[str]") -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
@@ -133,3 +133,14 @@ def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Calla
         yield advance
     finally:
         bar.stop()
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, in words.
+
+    Examples
+    --------
+    >>> counted(1, "model"), counted(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -1,8 +1,10 @@
-"""A process that has imported everything and runs commands in forks of itself, so that a run to be killed takes as long as its work and not as long as importing torch.
+"""A process that has imported everything and runs commands in forks of itself.
 
-It says "ready", and then reads one JSON object a line: {"run": [words], "in": folder, "log": file, "said": file} starts a command and answers with its process number; {"wait": process} answers with
-its exit code, negative for a signal. A run appends to the log what it finishes: "asked NAME" and "stored NAME" for each condition of an evaluation, "updated N" and "saved N" for each
-update of a training.
+A run that is to be killed thus takes as long as its work, not as long as importing torch.
+
+It says "ready", and then reads one JSON object per line: {"run": [words], "in": folder, "log": file, "said": file} starts a command and
+answers with its process number; {"wait": process} answers with its exit code, negative for a signal. A run appends to the log what it
+finishes: "asked NAME" and "stored NAME" for each condition of an evaluation, "updated N" and "saved N" for each update of a training.
 """
 
 import functools

@@ -115,8 +115,8 @@ MAP = {
     "AutoProcessor": "evil.Tokenizer",
 }
 REMOTE_CODE: list[Callable[[Path, Path], None]] = [
-    unknown_type, unknown_type_without_a_config_class, no_type, known_type, masked_model, tokenizer_of_its_own, tokenizer_named_in_the_config,
-    saved_by_floatlens, twin, published_kind, mixture_of_experts, other_configs,
+    unknown_type, unknown_type_without_a_config_class, no_type, known_type, masked_model, tokenizer_of_its_own,
+    tokenizer_named_in_the_config, saved_by_floatlens, twin, published_kind, mixture_of_experts, other_configs,
 ]  # fmt: skip
 
 

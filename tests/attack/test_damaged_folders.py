@@ -1,4 +1,6 @@
-"""Result folders that are damaged, foreign, taken or on a disk that fails: one sentence each, before any work where that can be, and nothing lost.
+"""Result folders that are damaged, foreign, taken or on a disk that fails.
+
+Each gets one sentence, before any work where that can be, and nothing is lost.
 
 Manifests are written by hand here, and models that do not exist are named: a place is refused before anybody looks for them.
 """
@@ -65,7 +67,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-# -- places -----------------------------------------------------------------------------------------------------------------------------------
+# -- places --------------------------------------------------------------------------------------------------------------------------------
 
 
 @every_command
@@ -112,7 +114,8 @@ def test_a_file_of_the_user_in_an_earlier_demo_is_named_and_stays(
     code, _, errors = floatlens(*COMMANDS["demo"], "out")
     assert (code, errors) == (
         2,
-        f"floatlens: out holds {name}, which floatlens did not write or somebody has edited since, and would be lost. Move it away, or choose another folder.\n",
+        f"floatlens: out holds {name}, which floatlens did not write or somebody has edited since, and would be lost. "
+        "Move it away, or choose another folder.\n",
     )
     assert contents(work) == before
 
@@ -176,7 +179,7 @@ def test_a_read_only_disk_and_a_mount_point_are_refused(floatlens: Callable[...,
     assert (code, f"{place} is a mount point, so it cannot be replaced." in errors) == (2, True)
 
 
-# -- two at once --------------------------------------------------------------------------------------------------------------------------------
+# -- two at once ---------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["demo", "eval", "trace"])
@@ -193,7 +196,7 @@ def test_the_second_run_into_a_place_is_refused_by_name_and_the_first_is_unharme
     assert contents(work).keys() == {"out/results", "out/manifest.json"}
 
 
-# -- what an evaluation and a training go on from ------------------------------------------------------------------------------------------------
+# -- what an evaluation and a training go on from ------------------------------------------------------------------------------------------
 
 EVALUATION = ["eval", "-m", "twin-arm", "--no-likelihood", "-n", "2", "--into"]
 
@@ -293,7 +296,7 @@ def test_no_bit_of_a_training_state_changes_weights_silently(tmp_path: Path) -> 
     assert refused > 0.9 * len(places)
 
 
-# -- disks that are full -------------------------------------------------------------------------------------------------------------------------
+# -- disks that are full -------------------------------------------------------------------------------------------------------------------
 
 FILLING = {
     "trace": ["trace", "-m", "twin-arm", "-p", "Where does Ben Reed live?", "--gen-length", "2", "-o"],

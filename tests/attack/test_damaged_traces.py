@@ -1,6 +1,7 @@
-"""Damage every array and every metadata file of a trace in every way: an error in a sentence, or exactly the same numbers. Never other numbers.
+"""Damage every array and every metadata file of a trace in every way.
 
-Each try is made twice: on a trace that is opened after the damage, and on one that was open before. And `fl.verify` must name the damaged file.
+What comes of it is an error in a sentence, or exactly the same numbers; never other numbers. Each try is made twice: on a trace that is
+opened after the damage, and on one that was open before. And `fl.verify` must name the damaged file.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ Damage = Callable[[Path, random.Random], list[Path]]
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A diffusion model's trace of two samples and two shards along the steps, an autoregressive one's, and one of equal shapes for each."""
+    """A diffusion model's trace of two samples and two shards along the steps, an autoregressive one's, and one of equal shapes each."""
     folder = tmp_path_factory.mktemp("traces")
     mdm, arm = diffusion_model("llada"), autoregressive_model()
     prompts = PROMPTS[:2]
@@ -184,7 +185,8 @@ def test_no_damage_changes_a_number_silently(traces: dict[str, Path], capsys: py
                 path.write_bytes(written[path])
     with capsys.disabled():
         print(
-            f"\n{tried} damaged traces: {refused} refused, opened before or after; {len(silent)} silent differences; {len(unnamed)} not named by verify"
+            f"\n{tried} damaged traces: {refused} refused, opened before or after; "
+            f"{len(silent)} silent differences; {len(unnamed)} not named by verify"
         )
     assert silent == []
     assert unnamed == []

@@ -1,5 +1,6 @@
-"""The small languages of the command line, fed with mutated and random words: a text is taken or refused in a sentence, and what is taken can be written down and read again.
+"""The small languages of the command line, fed with mutated and random words.
 
+A text is taken or refused in a sentence, and what is taken can be written down and read again.
 `@example`s are texts that once ended in something other than a refusal, or were not read again as they were written.
 """
 
@@ -36,8 +37,10 @@ attempts = settings(
 )
 
 WORDS = """
-mask-anchors mask-above zero-anchor-values mask-heads extra-sink-token keep-sinks random-keys random-heads of : , = + - / . layers steps k eps rule lift rate zscore additive
-equal count mass seed window heads 0 1 3 7 99 0.5 .4 1e999 nan -1 inf 3:0 0-7 9- 12-3 closed-book gold retrieved noise position layout one adjacent far conflict masks passages
+mask-anchors mask-above zero-anchor-values mask-heads extra-sink-token keep-sinks random-keys random-heads of : , = + - / . layers steps
+k eps rule lift rate zscore additive
+equal count mass seed window heads 0 1 3 7 99 0.5 .4 1e999 nan -1 inf 3:0 0-7 9- 12-3 closed-book gold retrieved noise
+position layout one adjacent far conflict masks passages
 default light full norms geometry head layer off flow top_keys temperature threshold block_length true false null none None [] {} " ² ٣
 """.split()  # noqa: SIM905 - a list literal would be three pages
 ODD = [" ", "", " of ", "\u00a0", "\x00", "\x1b", "\u202e", "\ud800", FEW_DIGITS, TOO_MANY_DIGITS]

@@ -1,5 +1,6 @@
-"""The trace reader is given mutated metadata and bytes: it opens and reads what is there, or refuses it in a sentence. Nothing else ever comes out.
+"""The trace reader is given mutated metadata and bytes.
 
+It opens and reads what is there, or refuses it in a sentence; nothing else ever comes out.
 Mutated metadata are vouched for in the manifest, or come without one, so that they get past the checksums and reach what parses them.
 """
 
@@ -20,8 +21,9 @@ from floatlens.folders import write_manifest
 from writers import PROMPTS, diffusion_model
 
 STRANGE: list[Any] = [
-    None, True, False, 0, 1, -1, 2, 33, 2**31, 2**63, 10**30, -(10**30), 0.5, 1e308, "", "1", "x", "NaN", "\ud800", "\x00", "\u202e", "…" * 300,
-    [], [[]], [0], [-1], [1, 2, 3], ["a"], [10**12], {}, {"": {}}, {"name": "x"}, {"name": "zstd", "configuration": {}}, "int32", "float64", "r8", "../..",
+    None, True, False, 0, 1, -1, 2, 33, 2**31, 2**63, 10**30, -(10**30), 0.5, 1e308, "", "1", "x", "NaN", "\ud800", "\x00", "\u202e",
+    "…" * 300, [], [[]], [0], [-1], [1, 2, 3], ["a"], [10**12], {}, {"": {}}, {"name": "x"}, {"name": "zstd", "configuration": {}},
+    "int32", "float64", "r8", "../..",
 ]  # fmt: skip
 MUTATIONS = ("replace", "remove", "repeat", "rename")
 

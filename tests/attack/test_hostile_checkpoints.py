@@ -82,8 +82,8 @@ def test_code_runs_once_it_is_trusted(marker: Path, tmp_path: Path) -> None:
 def test_the_refusal_says_how_to_trust_it(marker: Path, tmp_path: Path) -> None:
     unknown_type(tmp_path, marker)
     assert refusal(fl.load, tmp_path) == (
-        f"{tmp_path} (model_type 'florb') runs only with code that comes with the checkpoint. If you trust it, say trust_remote_code=True, family='remote' "
-        "(--trust-remote-code --family remote)."
+        f"{tmp_path} (model_type 'florb') runs only with code that comes with the checkpoint. If you trust it, "
+        "say trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
     )
 
 
@@ -249,21 +249,29 @@ def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
 
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
 ESCAPES = [
-    "{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.__class__ }}", "{{ raise_exception.__globals__ }}", "{{ namespace.__init__.__globals__ }}",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.__class__ }}", "{{ raise_exception.__globals__ }}",
+    "{{ namespace.__init__.__globals__ }}",
     "{{ cycler.__init__.__globals__.os.system('touch MARKER') }}", "{{ lipsum.__globals__['os'].popen('touch MARKER').read() }}",
-    "{{ self.__init__.__globals__.__builtins__.open('MARKER', 'w') }}", "{{ (''|attr('__class__')) }}", "{{ '{0.__class__.__mro__}'.format(1) }}",
-    "{{ ''['__cl' ~ 'ass__'] }}", "{% import 'os' as os %}{{ os.system('touch MARKER') }}", "{% include '/etc/passwd' %}", "{% extends '/etc/passwd' %}",
+    "{{ self.__init__.__globals__.__builtins__.open('MARKER', 'w') }}", "{{ (''|attr('__class__')) }}",
+    "{{ '{0.__class__.__mro__}'.format(1) }}",
+    "{{ ''['__cl' ~ 'ass__'] }}", "{% import 'os' as os %}{{ os.system('touch MARKER') }}", "{% include '/etc/passwd' %}",
+    "{% extends '/etc/passwd' %}",
     "{{ messages.append(1) }}", "{% set x = messages.pop() %}", "{{ joiner.__init__.__globals__ }}", "{{ strftime_now.__globals__ }}",
     "{{ dict.mro() }}", "{{ [''|attr, 1]|map('attr', '__class__')|list }}", "{{ messages|map(attribute='__class__')|list }}",
 ]  # fmt: skip
 BROKEN = {
-    "{% for": "is not Jinja", "{{ messages[0]['content' }}": "is not Jinja", "{{ nothing.at.all }}": "cannot be applied", "{{ raise_exception('no\nway') }}": "no",
-    "{{ 1 / 0 }}": "division by zero", "": "no chat template", "   ": "writes nothing", "{{ '' }}": "writes nothing", "{# #}": "writes nothing",
-    "hello": "leaves the last message out", "{{ messages[0]['text'] }}!": "leaves the last message out", "{{ messages[7]['content'] }}x": "",
+    "{% for": "is not Jinja", "{{ messages[0]['content' }}": "is not Jinja", "{{ nothing.at.all }}": "cannot be applied",
+    "{{ raise_exception('no\nway') }}": "no",
+    "{{ 1 / 0 }}": "division by zero", "": "no chat template", "   ": "writes nothing", "{{ '' }}": "writes nothing",
+    "{# #}": "writes nothing",
+    "hello": "leaves the last message out", "{{ messages[0]['text'] }}!": "leaves the last message out",
+    "{{ messages[7]['content'] }}x": "",
     LOOPS: "does not come to an end within", "{{ lipsum(n=10000000) }}": "does not come to an end within",
     "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}": "recursion", "{{ 'a' * 10000000000 }}": "takes more than 512 MB of memory",
-    "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}": "takes more than 512 MB of memory",
-    "{{ '%09999999999d' % 1 }}": "", "{{ 'a'.ljust(10000000000) }}": "takes more than 512 MB", "{{ range(10000000000)|list }}": "cannot be applied",
+    "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}":
+        "takes more than 512 MB of memory",
+    "{{ '%09999999999d' % 1 }}": "", "{{ 'a'.ljust(10000000000) }}": "takes more than 512 MB",
+    "{{ range(10000000000)|list }}": "cannot be applied",
     "{{ 2 ** 10000000000 }}": "computes a power", "{{ 10**10**10 }}": "computes a power", "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}": "",
 }  # fmt: skip
 
@@ -358,7 +366,10 @@ def sound_file(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", FILES)
 def test_damage_at_random_is_refused_or_does_no_harm(name: str, tmp_path: Path) -> None:
-    """No traceback, and no memory because a header says so. A flipped bit among the weights of a format without checksums cannot be seen."""
+    """No traceback, and no memory because a header says so.
+
+    A flipped bit among the weights of a format without checksums cannot be seen.
+    """
     told, grown = try_damage(sound_file(name, tmp_path), tries(5, 100), seed=1)
     assert set(told) <= {"loaded", "refused"}, told
     assert told["refused"] > 0

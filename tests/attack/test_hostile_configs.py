@@ -60,9 +60,10 @@ OTHERS = [
 ]
 ANYTHING = st.sampled_from([*NUMBERS, *OTHERS]) | st.integers() | st.floats() | st.text(max_size=4)
 NEW_FIELDS = [
-    "quantization_config", "layer_types", "rope_scaling", "rope_parameters", "attn_implementation", "_attn_implementation", "torch_dtype", "dtype", "auto_map",
-    "architectures", "model_type", "text_config", "sliding_window", "is_causal", "tie_word_embeddings", "floatlens", "twin", "num_experts", "head_dim", "pad_token_id",
-    "id2label", "num_labels", "is_encoder_decoder", "pruned_heads", "mask_token_id", "eos_token_id", "block_size", "per_layer_config", "name_or_path",
+    "quantization_config", "layer_types", "rope_scaling", "rope_parameters", "attn_implementation", "_attn_implementation", "torch_dtype",
+    "dtype", "auto_map", "architectures", "model_type", "text_config", "sliding_window", "is_causal", "tie_word_embeddings",
+    "floatlens", "twin", "num_experts", "head_dim", "pad_token_id", "id2label", "num_labels", "is_encoder_decoder",
+    "pruned_heads", "mask_token_id", "eos_token_id", "block_size", "per_layer_config", "name_or_path",
 ]  # fmt: skip
 
 

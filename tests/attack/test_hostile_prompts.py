@@ -1,6 +1,7 @@
-"""Prompts, names and answers that are written to hurt: nothing in them is a command to the terminal, and nothing in them ends in a traceback.
+"""Prompts, names and answers that are written to hurt.
 
-What is printed may hold escape codes of rich alone; with NO_COLOR and no terminal there is none, so that not one control character may be left.
+Nothing in them is a command to the terminal, and nothing in them ends in a traceback. What is printed may hold escape codes of rich
+alone; with NO_COLOR and no terminal there is none, so that not one control character may be left.
 """
 
 import io

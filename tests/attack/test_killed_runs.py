@@ -1,7 +1,8 @@
-"""Runs that are killed at any moment: nothing is lost, nothing is done twice, nothing is left behind, and the next run gives what an uninterrupted one gives.
+"""Runs that are killed at any moment.
 
-The moments are drawn once (seeded), spread over the time that an uninterrupted run took; a run that ends before it is killed is tried again. `write` is killed at every single
-file operation (a fifth of them in the sample).
+Nothing is lost, nothing is done twice, nothing is left behind, and the next run gives what an uninterrupted one gives. The moments are
+drawn once (seeded), spread over the time that an uninterrupted run took; a run that ends before it is killed is tried again. `write` is
+killed at every single file operation (a fifth of them in the sample).
 """
 
 import json
@@ -225,7 +226,7 @@ def test_a_demo_that_is_killed_again_and_again_spares_the_earlier_one_until_it_i
     check_finished(work, whole)
 
 
-# -- every file operation ---------------------------------------------------------------------------------------------------------------------
+# -- every file operation ------------------------------------------------------------------------------------------------------------------
 
 OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree", "fcntl.flock")
 

@@ -1,4 +1,7 @@
-"""Programs that try to pass without being right, or to do harm: none passes, floatlens goes on, and no process is left, whether floatlens is run by root or by an ordinary user."""
+"""Programs that try to pass without being right, or to do harm.
+
+None passes, floatlens goes on, and no process is left, whether floatlens is run by root or by an ordinary user.
+"""
 
 import importlib.util
 import json
@@ -40,7 +43,10 @@ def test_no_forgery_passes_and_floatlens_goes_on(name: str, monkeypatch: pytest.
 def test_a_right_program_passes_whatever_else_it_tries() -> None:
     liar = "class Liar(int):\n    def __eq__(self, other): return False\n    __hash__ = None\n"
     assert run_program(TASK, f"{liar}def square(number):\n    return Liar(number * number)\n") == Outcome("passed")
-    killer = "import os\ndef square(number):\n    try: os.kill(-1, 9)\n    except OSError: pass\n    print('failed')\n    return number * number\n"
+    killer = (
+        "import os\ndef square(number):\n    try: os.kill(-1, 9)\n    except OSError: pass\n"
+        "    print('failed')\n    return number * number\n"
+    )
     assert run_program(TASK, killer) == Outcome("passed")
 
 
@@ -51,9 +57,11 @@ def test_a_program_cannot_see_the_tests_or_what_they_expect() -> None:
 import gc, os, sys
 def answer(*given):
     word = "".join(["only", "-the-", "tests-", "know"])
-    seen = [text for thing in gc.get_objects() for text in (thing.values() if isinstance(thing, dict) else thing if isinstance(thing, list) else ())]
+    seen = [text for thing in gc.get_objects()
+            for text in (thing.values() if isinstance(thing, dict) else thing if isinstance(thing, list) else ())]
     seen += [*given, *sys.orig_argv, *os.environ.values()]
-    for path in [os.path.join(folder, name) for folder in ("/", "/tmp", "/jail", "/proc", "/dev") if os.path.isdir(folder) for name in os.listdir(folder)]:
+    for path in [os.path.join(folder, name) for folder in ("/", "/tmp", "/jail", "/proc", "/dev")
+                 if os.path.isdir(folder) for name in os.listdir(folder)]:
         if os.path.isfile(path): seen.append(open(path, errors="replace").read())
     return any(isinstance(text, str) and word in text for text in seen)
 """

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -260,3 +261,10 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(
     code, _, errors = floatlens("demo", *words, *([] if "--into" in words else ["--into", tmp_path / "out"]))
     assert (code, sentence in errors) == (2, True), errors
     assert [file.name for file in tmp_path.iterdir() if file.name != "cache"] == []
+
+
+def test_the_process_that_judges_never_imports_torch() -> None:
+    judging = "import floatlens.cli.demo, floatlens.lab.demo, floatlens.claims.findings, floatlens.report.claims"
+    program = f"import sys\n{judging}\nsys.exit('torch is imported' if 'torch' in sys.modules else 0)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -16,7 +16,7 @@ from floatlens.lab.adaptation.recipe import bundled_recipe, read_recipe, recipe_
 from floatlens.lab.adaptation.sequences import draw_update, held_out_sequences
 from floatlens.tasks.readers import read_samples
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.wording import QA_WORDING, put
+from floatlens.tasks.wording import QA_WORDING, format_prompt
 
 NQ = Path(__file__).parents[1] / "data" / "nq-100-questions.jsonl.gz"
 THIRTEEN = "the quick brown fox jumps over the lazy dog and then sleeps well"
@@ -129,7 +129,7 @@ def test_a_question_is_put_in_the_wording_of_the_evaluation_and_its_answer_padde
         text = lm.tokenizer.decode(sequence.tokens[: len(sequence.tokens) - ends], skip_special_tokens=True)
         sample = next(sample for question, sample in known.items() if question in text)
         gold = sample.evidence[0]
-        plain = put(sample, [gold], QA_WORDING).text
+        plain = format_prompt(sample, [gold], QA_WORDING).text
         passages.add(text.count("]"))
         if text.count("]") == 1:
             assert text.strip() == f"{plain} {sample.answers[0]}"

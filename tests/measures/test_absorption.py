@@ -150,7 +150,7 @@ def test_no_anchors_absorb_nothing_and_what_was_not_measured_is_not_a_number() -
     assert strongest["share"].isnull().all()
 
 
-def test_one_row_a_step_has_no_halves_until_steps_are_pooled() -> None:
+def test_one_row_per_step_has_no_halves_until_steps_are_pooled() -> None:
     steps = 40
     weights = np.full((steps, 1, 2, steps, steps), np.nan)
     looks = noise(3, (2, steps, steps), np.tril(np.ones((steps, steps))))

@@ -130,7 +130,7 @@ def one_row(weights: np.ndarray) -> xr.Dataset:
     return from_attention(weights[..., :1, :])
 
 
-def test_one_row_a_step_is_compared_with_its_steps_in_any_order() -> None:
+def test_one_row_per_step_is_compared_with_its_steps_in_any_order() -> None:
     weights = noisy_static(7, steps=5, heads=3, rows=1, keys=16)
     found = float_index(one_row(weights), eps=2.0).isel(layer=0, group=0)
     for head in range(3):
@@ -141,7 +141,7 @@ def test_one_row_a_step_is_compared_with_its_steps_in_any_order() -> None:
     assert found["method"].item() == "order"
 
 
-def test_one_row_a_step_cannot_tell_leaps_from_noise_and_says_so() -> None:
+def test_one_row_per_step_cannot_tell_leaps_from_noise_and_says_so() -> None:
     found = float_index(one_row(looking_at(list(range(8)), keys=12, rows=1)))
     assert found["float_index"].item() == found["no_movement"].item() == 1
     assert found["movement"].isnull().all()
@@ -150,13 +150,13 @@ def test_one_row_a_step_cannot_tell_leaps_from_noise_and_says_so() -> None:
     )
 
 
-def test_slow_drift_of_one_row_a_step_shows_against_the_order() -> None:
+def test_slow_drift_of_one_row_per_step_shows_against_the_order() -> None:
     path = np.repeat(np.arange(6), 5)
     found = float_index(one_row(looking_at(path, keys=12, rows=1)))
     assert found["compared"].item() < found["no_movement"].item() - 0.5
 
 
-def test_one_row_a_step_exchanges_only_keys_that_all_rows_see() -> None:
+def test_one_row_per_step_exchanges_only_keys_that_all_rows_see() -> None:
     length = 16
     weights = np.full((3, 1, 1, length, length), np.nan)
     for step, row in enumerate((12, 13, 14)):  # all look at key 2 and at themselves
@@ -314,7 +314,7 @@ def test_dealing_is_that_of_shuffled_rows_and_repeats_with_its_seed() -> None:
     assert again[0] == again[1] != again[2]
 
 
-def test_one_row_a_step_dealt_often_is_its_steps_in_any_order() -> None:
+def test_one_row_per_step_dealt_often_is_its_steps_in_any_order() -> None:
     weights = noisy_static(13, steps=6, heads=2, rows=1, keys=16)
     dealt = float_index_of_rows(rows_of(weights), eps=2.0, draws=300)
     exact = float_index(from_attention(weights), eps=2.0)["no_movement"].isel(group=0)

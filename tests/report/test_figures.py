@@ -43,7 +43,7 @@ def test_every_figure_can_be_drawn_of_a_recorded_trace_or_says_why_not(recorded:
     assert "model ·" in footer(draw(recorded, **options))
 
 
-def test_anchors_of_one_row_a_step_are_those_of_all_steps(one_after_the_other: fl.Trace) -> None:
+def test_anchors_of_one_row_per_step_are_those_of_all_steps(one_after_the_other: fl.Trace) -> None:
     from floatlens.measures import find_anchors, pool_steps
 
     figure = figures.qk_geometry(one_after_the_other, eps=1)

@@ -152,7 +152,7 @@ def made_up_table() -> xr.Dataset:
         {
             "outcome": (axes, random.random((12, 3, 2))),
             "removed": (axes, random.uniform(0.2, 0.6, (12, 3, 2))),
-            "untouched": ("sample", random.uniform(1, 2, 12)),
+            "unedited": ("sample", random.uniform(1, 2, 12)),
         },
         coords={"kind": ["mass", "anchors", "count"], "k": [1, 10]},
         attrs={"outcome": "log-likelihood", "model": "twin"},
@@ -166,7 +166,7 @@ def test_masking_shows_outcomes_damage_and_damage_per_removed_mass() -> None:
     labels = {"anchors": "anchors masked", "count": "control: as many random keys", "mass": "control: random keys of equal mass"}
     for kind, label in labels.items():
         own = table.sel(kind=kind)
-        damage = own["untouched"].mean() - own["outcome"].mean("sample")
+        damage = own["unedited"].mean() - own["outcome"].mean("sample")
         np.testing.assert_allclose(heights(first, label), own["outcome"].mean("sample"))
         np.testing.assert_allclose(heights(second, label), damage)
         np.testing.assert_allclose(np.asarray(line(second, label).get_xdata(), float), 100 * own["removed"].mean("sample"))
@@ -187,7 +187,7 @@ def test_masking_one_prompt_has_no_intervals_and_other_tables_are_refused() -> N
         figures.masking_against_controls(table.drop_vars("removed"))
     with pytest.raises(fl.Refusal, match="lacks the kind 'mass'"):
         figures.masking_against_controls(table.sel(kind=["anchors", "count"]))
-    with pytest.raises(fl.Refusal, match=r"untouched has the axes \('sample', 'k'\)"):
-        figures.masking_against_controls(table.assign(untouched=table["untouched"].expand_dims(k=2, axis=1)))
+    with pytest.raises(fl.Refusal, match=r"unedited has the axes \('sample', 'k'\)"):
+        figures.masking_against_controls(table.assign(unedited=table["unedited"].expand_dims(k=2, axis=1)))
     with pytest.raises(fl.Refusal, match="how many anchors"):
         figures.masking_against_controls(table.drop_vars("k"))

@@ -293,7 +293,7 @@ def test_a_ratio_to_what_may_be_zero_has_no_interval() -> None:
         ({"values": along_samples(np.zeros((2, 0)), "layer")}, "empty along `layer`"),
         ({"values": along_samples([1.0, -np.inf])}, "infinite at sample 1"),
         ({"values": along_samples(["x", "y"])}, "not numbers"),
-        ({"values": along_samples([1.0, 2.0]), "clusters": ["x"]}, "one label a sample"),
+        ({"values": along_samples([1.0, 2.0]), "clusters": ["x"]}, "one label per sample"),
         ({"values": along_samples([1.0, 2.0]), "clusters": xr.DataArray([0, 1], dims="prompt")}, "along `sample` alone"),
         ({"values": along_samples([1.0, 2.0]), "clusters": ["x", None]}, "lacks the label"),
         ({"values": along_samples([1.0, 2.0]), "clusters": [0.0, np.nan]}, "lacks the label"),

@@ -19,7 +19,7 @@ from floatlens.tasks.likelihood import continuation, log_likelihoods
 from floatlens.tasks.registry import load_task
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import score_text
-from floatlens.tasks.wording import WORLD_WORDING, put
+from floatlens.tasks.wording import WORLD_WORDING, format_prompt
 from floatlens.tasks.world import closed_book_samples, open_book_samples, shortcut
 from world_models import TOKENIZER, arm, mdm
 
@@ -122,7 +122,9 @@ def test_plans_that_compare_nothing_are_refused(arguments: tuple[Any, ...], sent
 @pytest.mark.parametrize("make", [arm, mdm])
 def test_every_row_is_that_question_asked_by_itself(make: Maker) -> None:
     lm = make()
-    samples = sorted(open_book_samples(3, passages=2, fillers=0), key=lambda one: -len(put(one, one.passages, WORLD_WORDING).text))
+    samples = sorted(
+        open_book_samples(3, passages=2, fillers=0), key=lambda sample: -len(format_prompt(sample, sample.passages, WORLD_WORDING).text)
+    )
     table = ask(lm, samples, ["position:2/2"], interventions=["mask-anchors:1"], likelihood=True, shortcut=shortcut, batch_size=2)
     assert dict(table.schema) == SCHEMA
     assert table["sample"].to_list() == [sample.id for sample in samples] * 6
@@ -132,7 +134,7 @@ def test_every_row_is_that_question_asked_by_itself(make: Maker) -> None:
         sample = samples[number]
         passages = arrange(sample, condition_of(row["context"]).context)
         under = acting[row["control"]] if row["intervention"] else None
-        prompt = put(sample, passages, WORLD_WORDING)
+        prompt = format_prompt(sample, passages, WORLD_WORDING)
         written = lm.generate(prompt, gen_length=3, seed=number, intervention=under, progress=False)[0]
         score = score_text(written.text, sample)
         assert row["prompt"] == prompt.text

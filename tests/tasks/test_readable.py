@@ -110,7 +110,7 @@ def test_the_unknown_token_by_its_own_name_and_token_ids_are_what_was_meant(twin
 def test_an_intervention_that_never_acts_is_said(twin: fl.LanguageModel, intervention: MaskAnchors | MaskAbove) -> None:
     prompt = "Ben Reed lives in Rome.\nWhere does Ben Reed live?"
     for call in (twin.generate, twin.trace):
-        with pytest.warns(Caution, match=r"^mask-a.*: the intervention removed no attention in any step, so this is the untouched model\."):
+        with pytest.warns(Caution, match=r"^mask-a.*: the intervention removed no attention in any step, so this is the unedited model\."):
             call(prompt, gen_length=3, intervention=intervention, progress=False)
         with warnings.catch_warnings():
             warnings.simplefilter("error", Caution)
@@ -136,7 +136,7 @@ def test_the_command_line_says_that_an_intervention_never_acted(floatlens: Calla
     code, _, errors = floatlens(*words, "-o", tmp_path / "run.zarr")
     assert code == 0
     assert errors.startswith(
-        "floatlens: mask-anchors:1,steps=99-100: the intervention removed no attention in any step, so this is the untouched model."
+        "floatlens: mask-anchors:1,steps=99-100: the intervention removed no attention in any step, so this is the unedited model."
     )
     _, said, _ = floatlens("show", tmp_path / "run.zarr")
     assert "edited by mask-anchors:1,steps=99-100, which removed nothing" in " ".join(said.split())

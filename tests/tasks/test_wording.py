@@ -13,7 +13,7 @@ from floatlens.decoding.plan import context_length
 from floatlens.errors import Refusal
 from floatlens.tasks.contexts import Conflict, Position, arrange
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.wording import NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording, fit, put
+from floatlens.tasks.wording import NUMBER_WORDING, QA_WORDING, WORLD_WORDING, Wording, fit, format_prompt
 from floatlens.tasks.world import make_world, open_book, open_book_samples, prompt_of
 from world_models import TOKENIZER, arm, mdm
 
@@ -28,7 +28,7 @@ SAMPLE = Sample(
 
 @pytest.mark.parametrize("wording", [QA_WORDING, NUMBER_WORDING, WORLD_WORDING])
 def test_regions_are_the_passages_and_the_question(wording: Wording) -> None:
-    prompt = put(SAMPLE, SAMPLE.passages, wording)
+    prompt = format_prompt(SAMPLE, SAMPLE.passages, wording)
     assert list(prompt.regions) == ["doc_1", "doc_2", "query"]
     found = {name: prompt.text[start:stop] for name, (start, stop) in prompt.regions.items()}
     assert found["query"] == SAMPLE.question  # braces and all
@@ -36,20 +36,20 @@ def test_regions_are_the_passages_and_the_question(wording: Wording) -> None:
         assert found[f"doc_{number}"].endswith(passage.text)
         if wording is not WORLD_WORDING:
             assert found[f"doc_{number}"].startswith(f"[{number}] {passage.title}")
-    assert list(put(SAMPLE, (), wording).regions) == ["query"]
+    assert list(format_prompt(SAMPLE, (), wording).regions) == ["query"]
 
 
 def test_the_default_reads_as_it_says() -> None:
-    assert put(SAMPLE, SAMPLE.passages[1:]).text == (
+    assert format_prompt(SAMPLE, SAMPLE.passages[1:]).text == (
         "Answer the question in a few words, using these passages.\n\n[1] Ben lives in Rome.\n\nQuestion: "
         "Where {does} Ada Xu live?\nAnswer:"
     )
-    assert put(SAMPLE, ()).text == "Answer the question in a few words.\n\n\nQuestion: Where {does} Ada Xu live?\nAnswer:"
+    assert format_prompt(SAMPLE, ()).text == "Answer the question in a few words.\n\n\nQuestion: Where {does} Ada Xu live?\nAnswer:"
 
 
 def test_the_worlds_prompts_are_in_the_form_the_twins_were_trained_on() -> None:
     sample = open_book_samples(1, passages=4)[0]
-    asked = put(sample, arrange(sample, Position(2, 4)), WORLD_WORDING)
+    asked = format_prompt(sample, arrange(sample, Position(2, 4)), WORLD_WORDING)
     trained = prompt_of(open_book(Random(0), make_world().test, passages=4, gold=1))
     assert len(TOKENIZER(asked.text)["input_ids"]) == len(TOKENIZER(trained.text)["input_ids"])
     assert asked.text.count("\n") == trained.text.count("\n") == 4
@@ -62,7 +62,7 @@ def test_a_prompt_that_fits_is_not_touched() -> None:
     sample = open_book_samples(1, passages=4)[0]
     found = fit(arm(), sample, sample.passages, WORLD_WORDING, gen_length=4)
     assert (found.passages, found.passages_cut, found.gold_cut) == (sample.passages, 0, 0)
-    assert found.prompt == put(sample, sample.passages, WORLD_WORDING)
+    assert found.prompt == format_prompt(sample, sample.passages, WORLD_WORDING)
 
 
 @pytest.mark.parametrize("make", [arm, mdm])

@@ -261,7 +261,7 @@ class Ran(NamedTuple):
 
 
 def run(call: AttentionCall, original: Callable[[], Tensor] | None = None) -> Ran:
-    """Run the call; `original` is the model's own untouched invocation, if no edit has changed it."""
+    """Run the call; `original` is the model's own unedited invocation, if no edit has changed it."""
     exact = call.query.dtype in (torch.float32, torch.float64)
     if exact and call.query.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and _torch_would_choose_flash(call):
         output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
+from floatlens.capture.arguments import as_pairs, is_whole
 from floatlens.capture.call import AttentionCall, full_precision, read_call, run, unpack_heads
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs, pad_token
@@ -30,7 +31,7 @@ from floatlens.capture.layers import (
     refuse_what_cannot_be_tapped,
 )
 from floatlens.capture.observation import CallRecord, StepRecord, assemble, record_of
-from floatlens.capture.reducers import DEFAULT_KEEP, as_names, as_pairs, is_whole, patterns_of, reducer_makers
+from floatlens.capture.reducers import DEFAULT_KEEP, as_names, patterns_of, reducer_makers
 from floatlens.capture.reduction import SeenCall, reduce_call
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.errors import Refusal

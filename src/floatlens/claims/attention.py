@@ -221,9 +221,9 @@ def retrieval_when_deep(evidence: Evidence) -> list[Part]:
 
 def _silenced(evidence: Evidence, twin: str) -> Part:
     """What silencing the best heads costs beyond what silencing random ones does."""
-    untouched, best, others = (
+    unedited, best, others = (
         evidence.outcome(twin, "retrieval heads", MASKED_CONTEXT, "log_likelihood", intervention=intervention, control=control)
         for intervention, control in (("", ""), ("mask-heads", ""), ("mask-heads", "heads"))
     )
-    damage = mean_of(change(untouched, others)).value
+    damage = mean_of(change(unedited, others)).value
     return Part("nats lost, best - random heads", difference_of(others, best), "above", 0.0, damage, "random heads")

@@ -176,10 +176,10 @@ class Accuracy:
 def accuracies(evidence: Evidence) -> list[Accuracy]:
     """How often each twin is right in every context without an intervention, in the order in which they were asked."""
     # the retrieval heads were silenced on the questions of the masked answers
-    untouched = evidence.answers.filter((pl.col("intervention") == "") & (pl.col("experiment") != "retrieval heads"))
+    unedited = evidence.answers.filter((pl.col("intervention") == "") & (pl.col("experiment") != "retrieval heads"))
     rows = []
-    for experiment, context in untouched.select("experiment", "context").unique(maintain_order=True).rows():
-        here = untouched.filter((pl.col("experiment") == experiment) & (pl.col("context") == context))
+    for experiment, context in unedited.select("experiment", "context").unique(maintain_order=True).rows():
+        here = unedited.filter((pl.col("experiment") == experiment) & (pl.col("context") == context))
         by_twin = {twin: _accuracy(here.filter(pl.col("twin") == twin)) for twin in TWINS}
         name = context if context.startswith(experiment) else f"{experiment}, {context}"
         rows.append(Accuracy(name, by_twin, float(here["shortcut"].cast(pl.Float64).to_numpy().mean()), here["sample"].n_unique()))

@@ -57,11 +57,11 @@ def masking_rows(evidence: Evidence) -> list[MaskingRow]:
     for experiment, masking in MASKING.items():
         for twin in TWINS:
             table = masking_table(evidence, experiment, twin)
-            untouched = table["untouched"].assign_attrs(table["outcome"].attrs)
+            unedited = table["unedited"].assign_attrs(table["outcome"].attrs)
             for keys in masking.counts:
                 for kind in CONTROLS.values():
                     outcome, removed = (table[name].sel(kind=kind, k=keys, drop=True) for name in ("outcome", "removed"))
-                    damage = change(untouched, outcome)
+                    damage = change(unedited, outcome)
                     rows.append(
                         MaskingRow(
                             twin, experiment, keys, kind, mean_of(outcome), mean_of(removed), mean_of(damage), ratio_of(damage, removed)
@@ -82,7 +82,7 @@ def masking_table(evidence: Evidence, experiment: str, twin: str) -> xr.Dataset:
             ]
             every[name].append(xr.concat(by_count, "k", coords="minimal", compat="override"))
     table = xr.Dataset({name: xr.concat(arrays, "kind", coords="minimal", compat="override") for name, arrays in every.items()})
-    table["untouched"] = evidence.outcome(twin, experiment, MASKED_CONTEXT, masking.outcome)
+    table["unedited"] = evidence.outcome(twin, experiment, MASKED_CONTEXT, masking.outcome)
     return table.assign_coords(kind=list(CONTROLS.values()), k=list(masking.counts)).assign_attrs(
         outcome=masking.says, model=str(evidence.about["models"][twin])
     )
@@ -114,8 +114,8 @@ MASKING_TELLS_APART = Claim(
 def masking_ruins_arm(evidence: Evidence) -> list[Part]:
     """What is left of the ARM's descriptions, and what masking costs beyond both controls."""
     barred = at_shortcut(evidence, "arm", "masked descriptions", MASKED_CONTEXT)
-    untouched, masked = written(evidence, "arm"), written(evidence, "arm", 1)
-    parts = [Part("share of right values left", ratio_of(masked, untouched), "below", RUINED, 1.0, "untouched", "", barred)]
+    unedited, masked = written(evidence, "arm"), written(evidence, "arm", 1)
+    parts = [Part("share of right values left", ratio_of(masked, unedited), "below", RUINED, 1.0, "unedited", "", barred)]
     for control, name in (("count", "as many random keys"), ("mass", "as much attention")):
         spared = written(evidence, "arm", 1, control)
         parts.append(
@@ -124,7 +124,7 @@ def masking_ruins_arm(evidence: Evidence) -> list[Part]:
                 difference_of(spared, masked),
                 "above",
                 0.0,
-                mean_of(change(untouched, spared)).value,
+                mean_of(change(unedited, spared)).value,
                 "control",
                 "",
                 barred,
@@ -135,10 +135,10 @@ def masking_ruins_arm(evidence: Evidence) -> list[Part]:
 
 def masking_spares_mdm(evidence: Evidence) -> list[Part]:
     """What the MDM's descriptions lose."""
-    untouched, masked = written(evidence, "mdm"), written(evidence, "mdm", 1)
-    control = mean_of(change(untouched, written(evidence, "mdm", 1, "mass"))).value
+    unedited, masked = written(evidence, "mdm"), written(evidence, "mdm", 1)
+    control = mean_of(change(unedited, written(evidence, "mdm", 1, "mass"))).value
     barred = at_shortcut(evidence, "mdm", "masked descriptions", MASKED_CONTEXT)
-    return [Part("right values lost", difference_of(untouched, masked), "below", BARELY, control, "equal-mass control", "", barred)]
+    return [Part("right values lost", difference_of(unedited, masked), "below", BARELY, control, "equal-mass control", "", barred)]
 
 
 def masking_tells_apart(evidence: Evidence) -> list[Part]:

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from numbers import Integral
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,6 +25,7 @@ import jinja2
 import numpy as np
 from torch import Tensor
 
+from floatlens.capture.arguments import is_whole
 from floatlens.errors import Refusal, in_a_sentence, reason, shown
 
 try:
@@ -144,11 +144,7 @@ class Prompt:
 
 
 def _is_span(span: Any) -> bool:
-    return isinstance(span, tuple | list) and len(span) == 2 and all(map(_is_whole, span))
-
-
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool)
+    return isinstance(span, tuple | list) and len(span) == 2 and all(map(is_whole, span))
 
 
 def _briefly(given: Any) -> str:
@@ -183,7 +179,7 @@ def encode(prompt: AnyPrompt, tokenizer: Any, *, chat: bool | None = None, suffi
             f"A prompt is a text, an fl.Prompt, a conversation or a list of token ids; this is {_briefly(prompt)}. Decode bytes to a "
             "text first."
         )
-    if not isinstance(prompt, str | Prompt) and all(map(_is_whole, prompt)):
+    if not isinstance(prompt, str | Prompt) and all(map(is_whole, prompt)):
         return _of_tokens([int(token) for token in prompt], tokenizer, suffix)  # type: ignore[arg-type]  # all are ints
     if tokenizer is None:
         raise Refusal(

@@ -175,9 +175,9 @@ def _as_json(written_by: str, files: Mapping[str, FileRecord]) -> bytes:
     return _sealed(content).encode()
 
 
-def _sealed(said: dict[str, Any]) -> str:
-    seal = hashlib.sha256(json.dumps(said, indent=1).encode()).hexdigest()
-    return json.dumps({**said, "seal": seal}, indent=1) + "\n"
+def _sealed(content: dict[str, Any]) -> str:
+    seal = hashlib.sha256(json.dumps(content, indent=1).encode()).hexdigest()
+    return json.dumps({**content, "seal": seal}, indent=1) + "\n"
 
 
 def _digest(file: Path) -> str:

@@ -104,9 +104,9 @@ def place_to_add_to(path: str | os.PathLike[str], names: list[str]) -> Path:
         raise Refusal(f"{given} is a file. Name a folder.")
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         raise Refusal(f"{given} cannot be written: {_why_not_writable(place)}. Choose another folder.")
-    if names and (taken := sorted({*names} & {*not_ours(place)})):
+    if names and (foreign := sorted({*names} & {*not_ours(place)})):
         raise Refusal(
-            f"{given} holds {_listed(taken)}, which floatlens did not write or somebody has edited since, and would be overwritten. "
+            f"{given} holds {_listed(foreign)}, which floatlens did not write or somebody has edited since, and would be overwritten. "
             "Move it away, or choose another folder."
         )
     return place
@@ -153,8 +153,8 @@ def _disk_error(error: BaseException, place: Path) -> tuple[int, Path | None] | 
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         number = cause.errno if isinstance(cause, OSError) else None
-        if number is None and (told := re.search(r"os error (\d+)", str(cause))):  # as polars, safetensors and tokenizers say it
-            number = int(told.group(1))
+        if number is None and (match := re.search(r"os error (\d+)", str(cause))):  # as polars, safetensors and tokenizers say it
+            number = int(match[1])
         if number is None and isinstance(cause, OSError) and re.fullmatch(r"\d+ requested and \d+ written", str(cause)):  # as numpy says it
             number = errno.ENOSPC
         file = getattr(cause, "filename", None)

@@ -70,7 +70,7 @@ class _Picked:
 
     first: int  # position of the first key
     keys: Mapping[int, Tensor]
-    at: int
+    row: int  # of those tensors
     there_were: int  # keys to pick from
 
 
@@ -109,8 +109,8 @@ class Memory:
 
     def note(self, call: AttentionCall, rows: Sequence[Row], keys: Mapping[int, Tensor], there_were: Sequence[int]) -> None:
         """What is picked by this call: bool (row, head, key), by the number of the intervention."""
-        for at, row in enumerate(rows):
-            self._shown[call.module, call.repeat, row] = _Picked(call.key_start, keys, at, there_were[at])
+        for number, row in enumerate(rows):
+            self._shown[call.module, call.repeat, row] = _Picked(call.key_start, keys, number, there_were[number])
 
     def keep(self, samples: Sequence[int]) -> None:
         """The pass was a step of these samples."""
@@ -119,31 +119,31 @@ class Memory:
     def recall(self, number: int, call: AttentionCall, rows: Sequence[Row]) -> Recalled:
         """What an intervention picked in the step before, on the keys of this call."""
         keys = torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device)
-        found = [self._last.get((call.module, call.repeat, row)) for row in rows]
-        for picked, there, here in _together(found):
+        last = [self._last.get((call.module, call.repeat, row)) for row in rows]
+        for picked, there, here in _together(last):
             of_rows = picked.keys[number]
             first = picked.first - call.key_start  # below 0 where the first keys are forgotten
             begin, stop = max(first, 0), min(first + of_rows.shape[-1], call.keys)
             keys[here, :, begin:stop] = of_rows[there, :, begin - first : stop - first]
-        known = torch.tensor([picked is not None for picked in found], device=keys.device)
-        return Recalled(keys, known, [0 if picked is None else picked.there_were for picked in found])
+        known = torch.tensor([picked is not None for picked in last], device=keys.device)
+        return Recalled(keys, known, [0 if picked is None else picked.there_were for picked in last])
 
 
-def _together(found: Sequence[_Picked | None]) -> Iterator[tuple[_Picked, slice, slice]]:
+def _together(last: Sequence[_Picked | None]) -> Iterator[tuple[_Picked, slice, slice]]:
     """Runs of rows that were picked in one call, adjacent then and now: where they stood, and where they stand. Usually all of them."""
-    at = 0
-    while at < len(found):
-        picked, rows = found[at], 1
+    first = 0
+    while first < len(last):
+        picked, rows = last[first], 1
         if picked is not None:
-            while at + rows < len(found) and _follows(picked, found[at + rows], rows):
+            while first + rows < len(last) and _follows(picked, last[first + rows], rows):
                 rows += 1
-            yield picked, slice(picked.at, picked.at + rows), slice(at, at + rows)
-        at += rows
+            yield picked, slice(picked.row, picked.row + rows), slice(first, first + rows)
+        first += rows
 
 
 def _follows(picked: _Picked, other: _Picked | None, rows: int) -> bool:
     """Whether another row stood this many rows below in the same call."""
-    return other is not None and other.keys is picked.keys and other.at == picked.at + rows
+    return other is not None and other.keys is picked.keys and other.row == picked.row + rows
 
 
 def anchors(picker: KeyPicker, received: Received) -> Tensor:
@@ -204,7 +204,7 @@ def as_many_others(picked: Tensor, available: Tensor, order: Tensor, where: str)
     others = available & ~picked
     wanted, there = (picked & available).sum(-1), others.sum(-1)
     if bool((wanted > there).any()):
-        sample, head = (int(at) for at in (wanted > there).nonzero()[0])
+        sample, head = (int(index) for index in (wanted > there).nonzero()[0])
         raise Refusal(
             f"random-keys is to take {int(wanted[sample, head])} other keys in {where}, head {head}, and there are only "
             f"{int(there[sample, head])}. Pick fewer keys, or use longer prompts."

@@ -83,7 +83,7 @@ AnyIntervention = Intervention | Edit | Sequence[Intervention | Edit]
 
 
 NOTHING_REMOVED = (
-    "the intervention removed no attention in any step, so this is the untouched model. "
+    "the intervention removed no attention in any step, so this is the unedited model. "
     "Its steps may come after the last one, its threshold may be above every key, or the text may have ended after its first step."
 )
 """The warning about a run in which interventions did nothing."""

@@ -60,7 +60,7 @@ from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.contexts import Position, arrange
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score, contains, score_text
-from floatlens.tasks.wording import WORLD_WORDING, put
+from floatlens.tasks.wording import WORLD_WORDING, format_prompt
 from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
 from floatlens.trace.trace import Trace
 
@@ -90,7 +90,7 @@ def described_people(count: int, seed: int) -> list[tuple[Sample, Prompt]]:
     described = []
     for number, sample in enumerate(description_samples(count, passages=DESCRIBED_FROM, seed=seed)):
         slot = 1 + number % DESCRIBED_FROM
-        prompt = put(sample, arrange(sample, Position(slot, DESCRIBED_FROM)), WORLD_WORDING)
+        prompt = format_prompt(sample, arrange(sample, Position(slot, DESCRIBED_FROM)), WORLD_WORDING)
         described.append((sample, Prompt(prompt.text, {**prompt.regions, "gold": prompt.regions[f"doc_{slot}"]})))
     return described
 

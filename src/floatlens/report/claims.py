@@ -41,7 +41,7 @@ ONE_RUN = (
 )
 STYLES = {"holds": "green", "fails": "red", "inconclusive": "yellow", "not asked": "yellow"}
 DAMAGE = (
-    "Damage is the outcome of the untouched twin minus that of the masked one; damage per removed attention divides it by the share "
+    "Damage is the outcome of the unedited twin minus that of the masked one; damage per removed attention divides it by the share "
     "of attention that was removed."
 )
 SPLIT = "Mask or objective? ARM - MDM is the effect of the objective (ARM - causal MDM) plus that of the mask (causal MDM - MDM)."

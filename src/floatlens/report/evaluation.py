@@ -27,7 +27,7 @@ from floatlens.report.figures.style import save_figure
 from floatlens.report.tables import Column, note_mark, number, print_fitting, print_notes, short_names, with_interval
 from floatlens.study.outcomes import BRACKETS, Outcome
 from floatlens.tasks.conditions import as_file_name
-from floatlens.terminal import progress_bar
+from floatlens.terminal import counted, progress_bar
 
 HEADINGS = {"accuracy": "accuracy", "log_likelihood": "log likelihood", "exact_match": "exact match", "f1": "F1"}
 ALWAYS = ("accuracy", "log_likelihood")
@@ -70,11 +70,11 @@ def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[O
     _print_cuts(console, table, names)
 
 
-def _print_head(console: Console, table: pl.DataFrame, taken: set[str]) -> None:
+def _print_head(console: Console, table: pl.DataFrame, measured: set[str]) -> None:
     questions = table["sample"].n_unique()
-    units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in taken)
+    units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in measured)
     sentences = [
-        f"{questions} question{'s' * (questions != 1)}. Means with 95 % intervals over questions; {units}.",
+        f"{counted(questions, 'question')}. Means with 95 % intervals over questions; {units}.",
         "Brackets, which always run unedited, are marked *.",
         *["Below each intervention stand its controls, which hit random others."] * (table["control"] != "").any(),
     ]
@@ -242,7 +242,7 @@ def write_pictures(folder: Path, table: pl.DataFrame, outcomes: Sequence[Outcome
     Examples
     --------
     >>> import tempfile
-    >>> rows = [dict(model="m", sample=str(at), context="gold", intervention="", accuracy=1.0) for at in range(3)]
+    >>> rows = [dict(model="m", sample=str(number), context="gold", intervention="", accuracy=1.0) for number in range(3)]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in write_pictures(Path(folder), pl.DataFrame(rows), [])[0]]
     ['contexts.svg']

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from floatlens.measures.summary import Contrast, Finding, Summary
-from floatlens.terminal import on_one_line, visible
+from floatlens.terminal import counted, on_one_line, visible
 
 ANY_WIDTH = 10_000
 NAME_WIDTH, WHOLE_WIDTH, NUMBER_WIDTH = 22, 32, 7  # columns of measures, of "all layers" with its null, of a single number
@@ -44,7 +44,7 @@ def print_findings(console: Console, summary: Summary, findings: Sequence[Findin
     """Print a table for each query group, one for what has none, and why numbers are missing."""
     about = summary.about
     console.print(
-        f"{about['model']} ({about['family']}): {_prompts(len(set(summary.prompts)))}, "
+        f"{about['model']} ({about['family']}): {counted(len(set(summary.prompts)), 'prompt')}, "
         f"anchors by {about['rule']} > {number(about['eps'])}. "
         "Means over prompts, steps and heads with 95 % intervals; null: what even attention or chance would give.\n",
         highlight=False,
@@ -180,7 +180,7 @@ def _named(measure: str, unit: str) -> str:
 def print_contrasts(console: Console, names: tuple[str, str], contrasts: Sequence[Contrast], skipped: dict[str, str], paired: bool) -> None:
     """Print two traces side by side, over all layers."""
     prompts = max((contrast.prompts for contrast in contrasts), default=0)
-    how = f"{_prompts(prompts)}, paired" if paired else f"{_prompts(prompts)} in all, not paired"
+    how = f"{counted(prompts, 'prompt')}, paired" if paired else f"{counted(prompts, 'prompt')} in all, not paired"
     console.print(
         f"a: {names[0]}   b: {names[1]}   ({how})\n"
         "Predicting rows and prompt keys, rescaled to the prompt; means over all layers (--csv and --json also give thirds of the depth). "
@@ -305,7 +305,3 @@ def number(value: float) -> str:
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
-
-
-def _prompts(count: int) -> str:
-    return f"{count} prompt{'s' * (count != 1)}"

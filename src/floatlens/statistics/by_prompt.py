@@ -86,9 +86,9 @@ def prompt_numbers(clusters: Labels | None, samples: int, name: str = "clusters"
         return np.arange(samples)
     labels = np.asarray(clusters)
     if isinstance(clusters, xr.DataArray) and clusters.dims != ("sample",):
-        raise Refusal(f"`{name}` has the axes {clusters.dims}. Pass one label a sample, along `sample` alone.")
+        raise Refusal(f"`{name}` has the axes {clusters.dims}. Pass one label per sample, along `sample` alone.")
     if labels.shape != (samples,):
-        raise Refusal(f"`{name}` has the shape {labels.shape}, and there are {samples} samples. Pass one label a sample.")
+        raise Refusal(f"`{name}` has the shape {labels.shape}, and there are {samples} samples. Pass one label per sample.")
     if any(label is None or label != label for label in labels.tolist()):
         raise Refusal(f"`{name}` lacks the label of a sample. Say for each sample which prompt it belongs to.")
     return np.unique(labels, return_inverse=True)[1]

@@ -78,7 +78,7 @@ def crossing(function: Callable[[np.ndarray, np.ndarray], np.ndarray], low: np.n
     >>> crossing(lambda x, places: x**2, np.zeros(2), np.full(2, 1.0), np.array([0.25, 0.81])).round(9).tolist()
     [0.5, 0.9]
     """
-    found: np.ndarray = np.where(high > low, np.nan, low)
+    crossings: np.ndarray = np.where(high > low, np.nan, low)
     places: np.ndarray = np.flatnonzero(high > low)
     here, there, line = low[places], high[places], line[places]
     value_here, value_there = -line, 1 - line
@@ -90,19 +90,19 @@ def crossing(function: Callable[[np.ndarray, np.ndarray], np.ndarray], low: np.n
         before, value_before = np.where(same, here, there), np.where(same, value_here, value_there)
         there, value_there = np.where(same, there, here), np.where(same, value_there, value_here)
         here, value_here = place, value
-        found[places] = np.where(np.abs(value_here) < np.abs(value_there), here, there)
+        crossings[places] = np.where(np.abs(value_here) < np.abs(value_there), here, there)
         least = tolerance / np.maximum(np.abs(there - here), tolerance)
         with np.errstate(divide="ignore", invalid="ignore"):
-            at, rise = (here - there) / (before - there), (value_here - value_there) / (value_before - value_there)
+            part, rise = (here - there) / (before - there), (value_here - value_there) / (value_before - value_there)
             slower = (
                 (before - here) / (there - here) * value_here / (value_before - value_here) * value_there / (value_before - value_there)
             )
             curved = value_here / (value_there - value_here) * value_before / (value_there - value_before) + slower
-            share = np.where((rise**2 < at) & ((1 - rise) ** 2 < 1 - at) & np.isfinite(curved), curved, 0.5)
+            share = np.where((rise**2 < part) & ((1 - rise) ** 2 < 1 - part) & np.isfinite(curved), curved, 0.5)
         share = np.clip(share, least, np.maximum(1 - least, least))
         going = (least <= 0.5) & (np.abs(value) > 1e-14)
         places = places[going]
         here, there, line, value_here, value_there, share, tolerance = (
             each[going] for each in (here, there, line, value_here, value_there, share, tolerance)
         )
-    return found
+    return crossings

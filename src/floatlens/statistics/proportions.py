@@ -196,10 +196,10 @@ class _Side:
     ends: np.ndarray
     end_base: np.ndarray
 
-    def chance(self, at: np.ndarray, cells: np.ndarray, end: int) -> np.ndarray:
-        """The chance that the mean of each of these cells is at most `at` if the unseen prompt lies at one end."""
-        weights = self.amount[cells] - at[:, None] * self.base[cells]
-        unseen = self.ends[cells, end] - at * self.end_base[cells]
+    def chance(self, values: np.ndarray, cells: np.ndarray, end: int) -> np.ndarray:
+        """The chance that the mean of each of these cells is at most this value if the unseen prompt lies at one end."""
+        weights = self.amount[cells] - values[:, None] * self.base[cells]
+        unseen = self.ends[cells, end] - values * self.end_base[cells]
         return chance_below(np.column_stack([weights, unseen]), np.column_stack([self.count[cells], np.ones(len(cells))]))
 
     def only_value(self, end: int) -> np.ndarray:
@@ -208,9 +208,9 @@ class _Side:
         differs = (self.count > 0) & (np.abs(self.amount - value[:, None] * self.base) > 10.0**-DIGITS)
         return np.where(differs.any(axis=1), np.nan, value)
 
-    def confidence(self, at: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    def confidence(self, values: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """The same, with the unseen prompt at either end half of the time."""
-        return (self.chance(at, cells, 0) + self.chance(at, cells, 1)) / 2
+        return (self.chance(values, cells, 0) + self.chance(values, cells, 1)) / 2
 
     def reach(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds that the mean cannot lie below or above, by cell.
@@ -253,17 +253,17 @@ class _TwoSides:
         shares = 1 / (1 + np.exp(-LOGITS))
         return cls(first, second, (second.quantiles(shares, 0), second.quantiles(shares, 1)))
 
-    def confidence(self, at: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """The chance that the difference of each of these cells is at most `at`."""
-        return (self._chance(at, cells, 0) + self._chance(at, cells, 1)) / 2
+    def confidence(self, values: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """The chance that the difference of each of these cells is at most this value."""
+        return (self._chance(values, cells, 0) + self._chance(values, cells, 1)) / 2
 
-    def _chance(self, at: np.ndarray, cells: np.ndarray, end: int) -> np.ndarray:
+    def _chance(self, values: np.ndarray, cells: np.ndarray, end: int) -> np.ndarray:
         """The same, with the first side's unseen prompt at one end and the second side's at the other."""
         parts = np.exp(-LOGITS) / (1 + np.exp(-LOGITS)) ** 2
-        moved = at[:, None] + self.read_off[1 - end][cells]
+        moved = values[:, None] + self.read_off[1 - end][cells]
         chances = self.first.chance(moved.ravel(), np.repeat(cells, len(LOGITS)), end).reshape(moved.shape)
         only = self.first.only_value(end)[cells]  # a step, which no quadrature gets right
-        beyond = 1 - self.second.chance(np.nan_to_num(only) - at, cells, 1 - end)
+        beyond = 1 - self.second.chance(np.nan_to_num(only) - values, cells, 1 - end)
         return np.where(np.isnan(only), (chances * parts).sum(axis=-1) / parts.sum(), beyond)
 
     def reach(self) -> tuple[np.ndarray, np.ndarray]:
@@ -306,7 +306,7 @@ def _side(sums: PromptSums, cells: np.ndarray, within: Range, ratio: bool) -> _S
 
     A ratio's base is its denominator, and its range that of the numerator.
     """
-    found: list[tuple[np.ndarray, np.ndarray]] = []
+    prompts: list[tuple[np.ndarray, np.ndarray]] = []
     ends, bases = np.tile(np.array(within, float), (len(cells), 1)), np.zeros(len(cells))
     for place, cell in enumerate(cells):
         there = sums.present[:, cell]
@@ -315,11 +315,11 @@ def _side(sums: PromptSums, cells: np.ndarray, within: Range, ratio: bool) -> _S
         seen, bases[place] = amount if ratio else amount / base, base.mean()
         if np.isclose(within[0], -within[1]) and np.ptp(seen) > 10.0**-DIGITS:
             ends[place] = np.abs(seen).max() * np.array([-1.0, 1.0])
-        found.append(np.unique(np.round(np.stack([amount, base], axis=1), DIGITS), axis=0, return_counts=True))
+        prompts.append(np.unique(np.round(np.stack([amount, base], axis=1), DIGITS), axis=0, return_counts=True))
     levels = np.zeros(
-        (len(cells), max(len(count) for _, count in found), 3)
+        (len(cells), max(len(count) for _, count in prompts), 3)
     )  # amount, base, count: cells with fewer levels end in counts of 0
-    for place, (pairs, count) in enumerate(found):
+    for place, (pairs, count) in enumerate(prompts):
         levels[place, : len(count), :2], levels[place, : len(count), 2] = pairs, count
     return _Side(levels[..., 0], levels[..., 1], levels[..., 2], ends if ratio else ends * bases[:, None], bases)
 

@@ -29,7 +29,7 @@ def slope_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.
     axis
         The axis to go along.
     at
-        The places along it: the name of a coordinate, numbers, or an array with that axis (and others, such as a place a sample). By
+        The places along it: the name of a coordinate, numbers, or an array with that axis (and others, such as one place per sample). By
         default the axis's own labels; `relative_depth` turns layers into places between 0 and 1.
 
     Returns

@@ -37,7 +37,8 @@ from floatlens.tasks.contexts import Context, arrange, holds_evidence
 from floatlens.tasks.likelihood import DRAWS, refuse_without_likelihood
 from floatlens.tasks.registry import Task, index_of_file, load_task
 from floatlens.tasks.samples import Sample
-from floatlens.tasks.wording import Wording, fit, put, refuse_unknown_tokens
+from floatlens.tasks.wording import Wording, fit, format_prompt, refuse_unknown_tokens
+from floatlens.terminal import counted
 
 Model = str | os.PathLike[str] | LanguageModel
 """A model to evaluate: loaded already, or anything that `floatlens.load` takes by name."""
@@ -323,7 +324,7 @@ def _refuse_unreadable(name: str, tokenizer: Any, planned: _Plan, settings: Sett
         return
     task = planned.task
     contexts = dict.fromkeys(condition.context for condition in planned.conditions)
-    prompts = [put(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
+    prompts = [format_prompt(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
     encoded = [encode(prompt, tokenizer, chat=settings.chat) for prompt in prompts]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Caution)  # the warnings come when the model is asked
@@ -391,14 +392,3 @@ def record_traces(
             about = {"model": lm.name, "context": condition.text, "sample": sample.id, "gold": gold}
             rows.append({"trace": path.as_posix(), "number": number, **about})
     return rows
-
-
-def counted(count: int, what: str) -> str:
-    """A number of things, in words.
-
-    Examples
-    --------
-    >>> counted(1, "model"), counted(2, "model")
-    ('1 model', '2 models')
-    """
-    return f"{count} {what}{'s' * (count != 1)}"

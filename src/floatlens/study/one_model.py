@@ -57,7 +57,7 @@ from floatlens.tasks.likelihood import (
 )
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.scoring import Scorer, Shortcut, score_text
-from floatlens.tasks.wording import QA_WORDING, Fitted, Wording, fit, put, refuse_unknown_tokens
+from floatlens.tasks.wording import QA_WORDING, Fitted, Wording, fit, format_prompt, refuse_unknown_tokens
 from floatlens.terminal import progress_bar
 
 SCHEMA: dict[str, Any] = {
@@ -374,7 +374,9 @@ def _continuation(lm: LanguageModel, sample: Sample, fitted: Fitted, settings: S
 
 def _by_longest_prompt(samples: Sequence[Sample], shown: Sequence[Sequence[Sequence[Passage]]], wording: Wording) -> list[int]:
     """The numbers of the samples, sorted by the characters of their longest prompt: the same for every tokenizer."""
-    longest = [max(len(put(sample, shown_in[number], wording).text) for shown_in in shown) for number, sample in enumerate(samples)]
+    longest = [
+        max(len(format_prompt(sample, shown_in[number], wording).text) for shown_in in shown) for number, sample in enumerate(samples)
+    ]
     return sorted(range(len(samples)), key=lambda number: longest[number])
 
 

@@ -377,7 +377,7 @@ def _padded(texts: Sequence[Sequence[int]], device: torch.device, *, left: bool 
 
 
 def _summed(logits: Tensor, targets: Sequence[int]) -> float:
-    """The summed log probability of one target a row, in float64."""
+    """The summed log probability of one target per row, in float64."""
     rows = logits.double().log_softmax(-1)
     return float(rows.gather(-1, torch.tensor(list(targets), device=rows.device)[:, None]).sum())
 

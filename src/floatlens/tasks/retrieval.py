@@ -152,10 +152,10 @@ def search(index: PassageIndex, query: str, k: int) -> list[Hit]:
     if k < 1:
         raise Refusal(f"k = {k}, but at least one passage must be asked for.")
     scores = _scores(index, query)
-    found = int(np.count_nonzero(scores > 0))
-    if not found:
+    matches = int(np.count_nonzero(scores > 0))
+    if not matches:
         return []
-    worst = np.partition(scores, -min(k, found))[-min(k, found)]
+    worst = np.partition(scores, -min(k, matches))[-min(k, matches)]
     candidates = np.flatnonzero(scores >= worst)
     best = candidates[np.argsort(-scores[candidates], kind="stable")][:k]
     return [Hit(index.passage(int(number)), int(number), float(scores[number])) for number in best]

@@ -1,7 +1,7 @@
 """One prompt for all models: how a question and its passages become text, and what is done where a model cannot read it all.
 
-A `Wording` is a frozen set of patterns; `put` fills them and marks each passage (`doc_1`, ...) and the question (`query`) by their
-characters. A model's own chat template is added when `lm.encode` turns the prompt into tokens, so the prompts of two models differ in
+A `Wording` is a frozen set of patterns; `format_prompt` fills them and marks each passage (`doc_1`, ...) and the question (`query`) by
+their characters. A model's own chat template is added when `lm.encode` turns the prompt into tokens, so the prompts of two models differ in
 template tokens alone.
 
 Decided here: a prompt that is too long for a model loses whole passages: the last distractors first, then conflicting passages, then the
@@ -35,7 +35,7 @@ class Wording:
     Examples
     --------
     >>> terse = Wording(passage="{text}\\n", untitled="{text}\\n", question="Q: {question} A:")
-    >>> put(Sample("a", "Where?", ("Oslo",)), [Passage("In Oslo.")], terse).text
+    >>> format_prompt(Sample("a", "Where?", ("Oslo",)), [Passage("In Oslo.")], terse).text
     'In Oslo.\\nQ: Where? A:'
     """
 
@@ -82,12 +82,12 @@ class Fitted:
     gold_cut: int = 0
 
 
-def put(sample: Sample, passages: Sequence[Passage], wording: Wording = QA_WORDING) -> Prompt:
+def format_prompt(sample: Sample, passages: Sequence[Passage], wording: Wording = QA_WORDING) -> Prompt:
     """The prompt, with the spans of its passages and of the question.
 
     Examples
     --------
-    >>> prompt = put(Sample("a", "Where does Marta live?", ("Oslo",)), [Passage("Marta lives in Oslo.", title="Marta")])
+    >>> prompt = format_prompt(Sample("a", "Where does Marta live?", ("Oslo",)), [Passage("Marta lives in Oslo.", title="Marta")])
     >>> print(prompt.text)
     Answer the question in a few words, using these passages.
     <BLANKLINE>
@@ -121,7 +121,7 @@ def fit(
     lm
         The model that will read it.
     sample, passages, wording
-        As for `put`.
+        As for `format_prompt`.
     gen_length
         How many tokens must have room behind it.
     chat
@@ -143,7 +143,7 @@ def fit(
     room = context_length(lm)
     kept, gold_cut = list(passages), 0
     while True:
-        prompt = put(sample, kept, wording)
+        prompt = format_prompt(sample, kept, wording)
         encoded = lm.encode(prompt, chat=chat)
         length = len(encoded.tokens) + gen_length + len(lm.suffix)
         if room is None or length <= room:

@@ -27,6 +27,7 @@ from floatlens.decoding.plan import Plan, masks_in
 from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal
+from floatlens.terminal import counted
 from floatlens.trace.recording import layers_differ
 from floatlens.trace.schema import STEPS_PER_SHARD, UNDER_INTERVENTIONS, Detail, promised_arrays
 from floatlens.trace.store import LARGE_STEP
@@ -66,7 +67,7 @@ class Estimate:
         """For people."""
         took = "" if seconds is None else f", about {_duration(seconds)}"
         return (
-            f"{self.samples} sample{'s' * (self.samples != 1)} of {self.length} tokens, {self.steps} steps: {self.on_disk} on disk, "
+            f"{counted(self.samples, 'sample')} of {self.length} tokens, {self.steps} steps: {self.on_disk} on disk, "
             f"{size_in_words(self.memory_if_streamed)} of memory{took}."
         )
 

@@ -18,8 +18,8 @@ from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass
 from floatlens.decoding.model import Writer
-from floatlens.trace.recording import Arrays, Favourites, layers_differ, mean_over_heads, rows_recorder, shifted
-from floatlens.trace.schema import COUNTS, VARIABLES, Detail
+from floatlens.trace.recording import Favourites, layers_differ, mean_over_heads, rows_recorder, shifted
+from floatlens.trace.schema import COUNTS, VARIABLES, Arrays, Detail
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,8 @@ from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
 from floatlens.interventions.run import all_real
 from floatlens.interventions.running import EachForward, Running
-from floatlens.trace.recording import Arrays, Favourites, Place, attention_arrays, join_groups, layers_differ, record_rows
-from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Detail
+from floatlens.trace.recording import Favourites, Place, attention_arrays, join_groups, layers_differ, record_rows
+from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Arrays, Detail
 
 
 @dataclass(eq=False)

@@ -28,13 +28,10 @@ from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.decoding.model import Writer
 from floatlens.errors import BrokenPromise
-from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASKED, NOTHING, PROMPT, VARIABLES, Detail
+from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASKED, NOTHING, PROMPT, VARIABLES, Arrays, Detail
 
 if TYPE_CHECKING:
     from floatlens.interventions.running import Running
-
-Arrays = dict[str, tuple[tuple[str, ...], np.ndarray]]
-"""Names of the axes and values, by variable."""
 
 
 @dataclass(frozen=True)

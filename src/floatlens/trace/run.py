@@ -36,8 +36,8 @@ from floatlens.interventions.run import InterventionRun
 from floatlens.seeds import refuse_seed
 from floatlens.terminal import progress_bar
 from floatlens.trace.estimate import Estimate, estimate, refuse_too_large, region_names, seconds
-from floatlens.trace.recording import Arrays, Favourites, Recorder, canvas_arrays
-from floatlens.trace.schema import COMMITTED_NOW, SCHEMA_VERSION, Detail
+from floatlens.trace.recording import Favourites, Recorder, canvas_arrays
+from floatlens.trace.schema import COMMITTED_NOW, SCHEMA_VERSION, Arrays, Detail
 from floatlens.trace.store import SampleInMemory, SampleStore, TraceFolder
 from floatlens.trace.trace import SampleArrays, Trace, open_trace
 

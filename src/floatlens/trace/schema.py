@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from floatlens.capture.reducers import MOST_TOP_KEYS, as_pairs, is_whole
+from floatlens.capture.arguments import MOST_TOP_KEYS, as_pairs, is_whole
 from floatlens.errors import Refusal
+
+Arrays = dict[str, tuple[tuple[str, ...], np.ndarray]]
+"""Names of the axes and values, by variable."""
 
 SCHEMA_VERSION = 1
 STEPS_PER_SHARD = 32
 MARK = "manifest"  # the attribute of the root that says a manifest belongs to the trace
 CHECKSUMS = "checksums"  # the attribute of a sample that repeats the checksums of its shards
-
 
 APPENDED = -2  # in `top_key`: a key that an edit has added
 NOTHING, PROMPT, MASKED, COMMITTED_NOW, COMMITTED_BEFORE = range(5)

@@ -16,8 +16,7 @@ from zarr.errors import ZarrUserWarning
 
 from floatlens.folders import MANIFEST, UnfinishedFolder, disk_failures
 from floatlens.trace.integrity import checksums_of
-from floatlens.trace.recording import Arrays
-from floatlens.trace.schema import CHECKSUMS, MARK, STEPS_PER_SHARD
+from floatlens.trace.schema import CHECKSUMS, MARK, STEPS_PER_SHARD, Arrays
 
 WRITTEN_BY = "floatlens trace"
 LARGE_STEP = 1 << 20  # bytes: arrays without a layer axis whose steps are larger are chunked by step

@@ -6,9 +6,9 @@ A new reducer is a new file with a class like those here, and a line in `_MAKERS
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from numbers import Integral
 from typing import Any
 
+from floatlens.capture.arguments import MOST_TOP_KEYS
 from floatlens.capture.observation import Observation
 from floatlens.capture.reducers.geometry import Geometry, Norms
 from floatlens.capture.reducers.mass import Entropy, Halves, Mass, RowEntropy
@@ -17,9 +17,6 @@ from floatlens.capture.walk import Reducer
 from floatlens.errors import Refusal
 
 DEFAULT_KEEP = ("mass", "entropy", "geometry", "norms")
-
-MOST_TOP_KEYS = 4096
-"""How many favourite keys of a row can be kept; whoever wants more wants whole patterns."""
 
 ReducerMaker = Callable[[Observation], Reducer]
 
@@ -48,31 +45,6 @@ def as_names(keep: Any) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise Refusal(f'keep={keep!r}: {name!r} is not a name; write keep=["mass", "entropy"], or one of {_known()}.')
     return names
-
-
-def as_pairs(patterns: Any) -> tuple[tuple[int, int], ...]:
-    """The (layer, head) pairs of `patterns`: one pair or several.
-
-    Examples
-    --------
-    >>> as_pairs((3, 0)), as_pairs([(3, 0), (11, 4)])
-    (((3, 0),), ((3, 0), (11, 4)))
-    """
-    given: list[Any] = list(patterns) if isinstance(patterns, Iterable) and not isinstance(patterns, str) else [patterns]
-    pairs: list[Any] = [tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else pair for pair in given]
-    if len(pairs) == 2 and all(map(is_whole, pairs)):
-        pairs = [tuple(pairs)]
-    for pair in pairs:
-        if not isinstance(pair, tuple) or len(pair) != 2 or not all(is_whole(number) and number >= 0 for number in pair):
-            raise Refusal(
-                f"patterns={patterns!r}: {pair!r} is no (layer, head) pair of whole numbers from 0 on; write patterns=[(3, 0), (11, 4)]."
-            )
-    return tuple((int(layer), int(head)) for layer, head in pairs)
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number, numpy's included; True and False are none."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def reducer_makers(keep: Iterable[str]) -> list[ReducerMaker]:

@@ -70,11 +70,11 @@ class Patterns:
         self.weights = torch.zeros(call.samples, len(heads), call.queries, call.keys, device=call.query.device)
 
     def add(self, block: Block) -> None:
-        for at, head in enumerate(self.heads):
+        for number, head in enumerate(self.heads):
             for sample in range(self.observation.call.samples):
                 place = sample * self.observation.call.heads + head - block.matrices.start
                 if 0 <= place < len(block.weights):
-                    self.weights[sample, at, block.rows, block.keys] = block.weights[place]
+                    self.weights[sample, number, block.rows, block.keys] = block.weights[place]
 
     def result(self) -> dict[str, Labelled]:
         live = self.observation.visibility.live_rows

@@ -84,12 +84,12 @@ class Protected:
 
 def protect(samples: Iterable[Sample], *, gold_only: bool = False) -> Protected:
     """Protect the questions and passages of an evaluation; with `gold_only`, of the passages only the gold ones."""
-    found, questions = set[str](), set[str]()
+    protected, questions = set[str](), set[str]()
     for sample in samples:
         questions.add(" ".join(words_of(sample.question)))
         for text in texts_of(sample, gold_only=gold_only):
-            found.update(grams(text))
-    return Protected(frozenset(found), frozenset(questions))
+            protected.update(grams(text))
+    return Protected(frozenset(protected), frozenset(questions))
 
 
 @dataclass(frozen=True)

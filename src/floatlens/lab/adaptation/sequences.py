@@ -22,7 +22,7 @@ from floatlens.models.language_model import LanguageModel
 from floatlens.tasks.likelihood import continuation
 from floatlens.tasks.retrieval import distractors
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.wording import QA_WORDING, put
+from floatlens.tasks.wording import QA_WORDING, format_prompt
 
 SHORTEST_TEXT = 16  # tokens
 MOST_ATTEMPTS = 200
@@ -129,7 +129,7 @@ def _ask(
     sample: Sample, passages: Sequence[Passage], rooms: Sequence[int], lm: LanguageModel, rng: Random, *, chat: bool | None
 ) -> _Asked | None:
     """A question in tokens, in the wording of `floatlens eval`; None if its answer fits no room."""
-    prompt = lm.encode(put(sample, passages, QA_WORDING), chat=chat)
+    prompt = lm.encode(format_prompt(sample, passages, QA_WORDING), chat=chat)
     written = continuation(lm, prompt, QA_WORDING.answer.format(answer=sample.answers[0]), name=sample.id)
     fitting = [room for room in rooms if room > len(written.answer)]
     if not fitting:

@@ -89,7 +89,7 @@ def absorption_by_layer(
     if not named:
         raise Refusal("There are no traces to draw; pass one, or several by name.")
     subjects = {name: _subject(trace, group, rectangle) for name, trace in named.items()}
-    pooled = any(subject.one_row_a_step for subject in subjects.values())
+    pooled = any(subject.one_row_per_step for subject in subjects.values())
     measured = {name: _by_layer(subject.data, pooled=pooled, rule=rule, eps=eps) for name, subject in subjects.items()}
     columns = 2 if len(named) == 4 else min(len(named), MOST_COLUMNS)
     rows = -(-len(named) // columns)
@@ -99,18 +99,19 @@ def absorption_by_layer(
         axes.set_visible(False)
     notes: list[str] = []
     for axes, (name, subject) in zip(grid.flat, subjects.items(), strict=False):
-        found = measured[name]
-        values, reasons = _series(found, "share"), _series(found, "reason")
+        absorption = measured[name]
+        values, reasons = _series(absorption, "share"), _series(absorption, "reason")
         refuse_empty("absorption by layer", values, reasons)
-        layers = found["layer"].values
+        layers = absorption["layer"].values
         for label, look in SERIES.items():
             if label in values:
                 draw_series(axes, layers, subject.over_prompts(values[label]), look, label)
-                null = subject.over_prompts(_series(found, "null")[label])
+                null = subject.over_prompts(_series(absorption, "null")[label])
                 axes.plot(layers, null["estimate"].values, "--", color=look.colour, linewidth=0.8, label=f"null of {label}")
         axes.set_title(drawable(name), parse_math=False)
         along_layers(axes, layers)
-        notes += [f"{name}: {note}" if name else note for note in [*notes_on_missing(values, reasons), found.attrs["left_out"]] if note]
+        missing = [*notes_on_missing(values, reasons), absorption.attrs["left_out"]]
+        notes += [f"{name}: {note}" if name else note for note in missing if note]
     grid[0, 0].set_ylim(0, min(100, grid[0, 0].get_ylim()[1]))  # once all are drawn: the panels share it
     for axes in grid[:, 0]:
         axes.set_ylabel("share of attention (%)")
@@ -149,8 +150,8 @@ def _by_layer(data: xr.Dataset, *, pooled: bool, rule: str, eps: float | None) -
     return xr.concat(means, "what").assign_coords(what=names).assign_attrs(left_out=left_out)
 
 
-def _series(found: xr.Dataset, variable: str) -> dict[str, xr.DataArray]:
-    return {str(name): found[variable].sel(what=name, drop=True) for name in found["what"].values}
+def _series(absorption: xr.Dataset, variable: str) -> dict[str, xr.DataArray]:
+    return {str(name): absorption[variable].sel(what=name, drop=True) for name in absorption["what"].values}
 
 
 def _small_print(subjects: Mapping[str, Subject], rule: str, eps: float | None, rectangle: bool, pooled: bool) -> list[str]:
@@ -161,7 +162,7 @@ def _small_print(subjects: Mapping[str, Subject], rule: str, eps: float | None, 
         "keys of the prompt only, attention rescaled to them" if rectangle else "",
     ]
     if len(subjects) == 1:
-        return first.said(*how)
+        return first.small_print(*how)
     each = [
         f"{name}: {subject.model}, {subject.group} rows, {subject.prompts} prompt{'' if subject.prompts == 1 else 's'}"
         for name, subject in subjects.items()

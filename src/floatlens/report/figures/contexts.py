@@ -102,7 +102,7 @@ def label_places(axes: Axes, labels: Sequence[str], says: str) -> None:
     if all(label.replace(".", "").isdecimal() for label in labels):
         room = max(text_width(label, TICKS) for label in labels) + 4
         every = int(np.ceil(room * len(labels) / width))
-        texts = ["" if at % every else label for at, label in enumerate(labels)]
+        texts = ["" if place % every else label for place, label in enumerate(labels)]
     else:
         texts = ["\n".join(wrapped(label, 1.25 * width / len(labels) - 3, TICKS)) for label in labels]
     axes.set_xticks(range(len(labels)), texts, parse_math=False)
@@ -138,28 +138,28 @@ def context_curves(table: pl.DataFrame) -> Figure:
     >>> figure.axes[0].lines[0].get_ydata().tolist()
     [0.0]
     """
-    untouched = table.filter(pl.col("intervention") == "")
+    unedited = table.filter(pl.col("intervention") == "")
     contexts: dict[Series, list[str]] = {}
-    for context in untouched["context"].unique(maintain_order=True):
+    for context in unedited["context"].unique(maintain_order=True):
         contexts.setdefault(place_of(context)[0], []).append(context)
     shown = {series: contexts[series] for kind in KINDS for series in contexts if series.kind == kind}
     if not shown:
         raise Refusal(f"There is nothing to draw in the context curves: no row without an intervention is of {', '.join(KINDS)}.")
-    models = untouched["model"].unique(maintain_order=True).to_list()
+    models = unedited["model"].unique(maintain_order=True).to_list()
     if len(models) > len(LOOKS):
         raise Refusal(f"There are {len(models)} models, and the context curves tell {len(LOOKS)} apart. Draw fewer at a time.")
-    outcomes = [name for name in OUTCOMES if name in untouched.columns and untouched[name].is_not_null().any()]
+    outcomes = [name for name in OUTCOMES if name in unedited.columns and unedited[name].is_not_null().any()]
     figure, grid = _grid(shown, outcomes)
     for outcome in outcomes:
         for series, own in shown.items():
-            _draw_series(grid[outcome, series], untouched, series, own, outcome, models)
-    brackets = [bracket for bracket in BRACKETS if bracket in untouched["context"].to_list() and len(shown) > 1]
-    shortcut = "shortcut" in untouched.columns and untouched["shortcut"].is_not_null().any()
+            _draw_series(grid[outcome, series], unedited, series, own, outcome, models)
+    brackets = [bracket for bracket in BRACKETS if bracket in unedited["context"].to_list() and len(shown) > 1]
+    shortcut = "shortcut" in unedited.columns and unedited["shortcut"].is_not_null().any()
     _add_legend(figure, models, brackets, shortcut)
     add_footer(
         figure,
         [
-            _questions(untouched, shown),
+            _questions(unedited, shown),
             "bars: 95 % intervals over questions",
             "log likelihoods of different kinds of model are not the same thing: compare differences"
             if "log_likelihood" in outcomes and len(models) > 1
@@ -202,7 +202,7 @@ def _grid(shown: Mapping[Series, Sequence[str]], outcomes: Sequence[str]) -> tup
 
 
 def _draw_series(axes: Axes, rows: pl.DataFrame, series: Series, contexts: Sequence[str], outcome: str, models: Sequence[str]) -> None:
-    """One line a model over the contexts, in the order in which they were asked, between the brackets of the same questions."""
+    """One line per model over the contexts, in the order in which they were asked, between the brackets of the same questions."""
     label_places(axes, [place_of(context)[1] for context in contexts], series.says)
     here = rows.filter(pl.col("context").is_in(contexts))
     if here[outcome].is_null().all():
@@ -210,23 +210,24 @@ def _draw_series(axes: Axes, rows: pl.DataFrame, series: Series, contexts: Seque
         return
     for number, (model, look) in enumerate(zip(models, LOOKS, strict=False)):
         own = here.filter(pl.col("model") == model)
-        values = {at: own.filter(pl.col("context") == context)[outcome].drop_nulls() for at, context in enumerate(contexts)}
-        found = {at: _estimate(one, outcome) for at, one in values.items() if len(one)}
-        if found:
-            at = np.array(list(found), float) + APART * (number - (len(models) - 1) / 2)
-            draw_points(axes, at, xr.Dataset({name: ("place", [one[name] for one in found.values()]) for name in INTERVAL}), look, model)
+        values = {place: own.filter(pl.col("context") == context)[outcome].drop_nulls() for place, context in enumerate(contexts)}
+        estimates = {place: _estimate(scores, outcome) for place, scores in values.items() if len(scores)}
+        if estimates:
+            places = np.array(list(estimates), float) + APART * (number - (len(models) - 1) / 2)
+            drawn = xr.Dataset({name: ("place", [estimate[name] for estimate in estimates.values()]) for name in INTERVAL})
+            draw_points(axes, places, drawn, look, model)
         if series.kind != "brackets":
             _draw_brackets(axes, rows.filter(pl.col("model") == model), own["sample"].unique().to_list(), outcome, look)
     if outcome == "accuracy" and "shortcut" in here.columns and here["shortcut"].is_not_null().any():
         shortcuts = [here.filter(pl.col("context") == context)["shortcut"].mean() for context in contexts]
-        heights, at = np.array([np.nan if one is None else one for one in shortcuts], float), np.arange(len(contexts))
-        axes.hlines(heights, at - 0.3, at + 0.3, colors=GREY, linestyles=SHORTCUT, linewidth=0.8, label="shortcut")
+        heights, places = np.array([np.nan if shortcut is None else shortcut for shortcut in shortcuts], float), np.arange(len(contexts))
+        axes.hlines(heights, places - 0.3, places + 0.3, colors=GREY, linestyles=SHORTCUT, linewidth=0.8, label="shortcut")
 
 
 def _estimate(values: pl.Series, outcome: str) -> dict[str, float]:
     along = xr.DataArray(values.to_numpy(), dims="sample")
-    found = bounded_mean(along) if outcome == "accuracy" else bootstrap(along)[list(INTERVAL)].clip(max=0)  # no likelihood exceeds 1
-    return {name: found[name].item() for name in INTERVAL}
+    estimate = bounded_mean(along) if outcome == "accuracy" else bootstrap(along)[list(INTERVAL)].clip(max=0)  # no likelihood exceeds 1
+    return {name: estimate[name].item() for name in INTERVAL}
 
 
 def _draw_brackets(axes: Axes, rows: pl.DataFrame, samples: Sequence[str], outcome: str, look: Look) -> None:

@@ -176,7 +176,7 @@ def _label_tokens(axes: Axes, data: xr.Dataset, times: np.ndarray) -> bool:
     if "token" not in data.coords:
         return False
     texts = [str(text) for text in data["token"].values]
-    room = PANEL_WIDTH * POINTS / max(len(texts), 1)  # points a position
+    room = PANEL_WIDTH * POINTS / max(len(texts), 1)  # points per position
     apart = int(np.ceil(TOKEN_SIZE * 1.15 / room))
     wanted = [*np.argsort(-times, kind="stable")[: np.count_nonzero(times)].tolist(), *range(0, len(texts), apart), *range(len(texts))]
     placed: list[int] = []

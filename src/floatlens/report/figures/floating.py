@@ -71,10 +71,10 @@ def float_index_by_layer(trace: Measurable, *, group: str | None = None, rule: s
     [0.5]
     """
     subject = subject_of(trace, group)
-    found = _indices(subject.data, rule=rule, eps=eps)
-    series = {name: found[name] for name in LOOKS}
-    refuse_empty("the float index", {"float index": series["float_index"]}, {"float index": found["reason"]})
-    methods = np.unique(found["method"].values.astype(str))
+    indices = _indices(subject.data, rule=rule, eps=eps)
+    series = {name: indices[name] for name in LOOKS}
+    refuse_empty("the float index", {"float index": series["float_index"]}, {"float index": indices["reason"]})
+    methods = np.unique(indices["method"].values.astype(str))
     method = str(methods[0]) if len(methods) == 1 else "mixed"
     labels = {
         "float_index": "float index",
@@ -85,7 +85,7 @@ def float_index_by_layer(trace: Measurable, *, group: str | None = None, rule: s
     }
     drawn = PANELS[: 3 if series["movement"].notnull().any() else 2]
     figure, grid = panels(PAGE_WIDTH, 2.4, 1, len(drawn))
-    layers = found["layer"].values
+    layers = indices["layer"].values
     for axes, names in zip(grid[0], drawn, strict=True):
         for name in names:
             draw_series(axes, layers, subject.over_prompts(series[name]), LOOKS[name], labels[name])
@@ -98,19 +98,19 @@ def float_index_by_layer(trace: Measurable, *, group: str | None = None, rule: s
     if len(drawn) > 2:
         grid[0, 2].axhline(0, color=BLACK, linewidth=0.7)
     if not series["compared"].notnull().any():
-        lines = wrapped(joined(found["reason"].values), 130, 6.5)
+        lines = wrapped(joined(indices["reason"].values), 130, 6.5)
         grid[0, 1].text(0.5, 0.5, "\n".join(lines), transform=grid[0, 1].transAxes, ha="center", va="center", fontsize=6.5)
         grid[0, 1].get_legend().remove()
     short = {labels[name].split(":")[0]: series[name] for name in LOOKS if name != "movement"}
-    notes = notes_on_missing(short, dict.fromkeys(short, found["reason"]))
+    notes = notes_on_missing(short, dict.fromkeys(short, indices["reason"]))
     if method in ("order", "mixed"):
         notes.append(ONE_ROW)
-    add_footer(figure, [*subject.said(said_of_rule(rule, eps), "at each step", "mean over heads"), *notes])
+    add_footer(figure, [*subject.small_print(said_of_rule(rule, eps), "at each step", "mean over heads"), *notes])
     return figure
 
 
 @one_sample_at_a_time
 def _indices(data: xr.Dataset, *, rule: str, eps: float | None) -> xr.Dataset:
-    found = float_index(data, rule=rule, eps=eps)
-    means = {name: mean_by(found[name], "layer") for name in LOOKS}
-    return xr.Dataset(means).assign(reason=reasons_in(found), method=found["method"])
+    index = float_index(data, rule=rule, eps=eps)
+    means = {name: mean_by(index[name], "layer") for name in LOOKS}
+    return xr.Dataset(means).assign(reason=reasons_in(index), method=index["method"])

@@ -59,13 +59,13 @@ def region_flow(trace: Measurable, *, group: str | None = None, rolled_from: str
     """
     data = with_samples(as_dataset(trace))
     subject = subject_of(trace, group, ("predicting",))
-    found = _direct(data, group=subject.group)
-    if not (found["direct"].sel(region=ELSEWHERE) > 0).any():  # regions cover the whole text
-        found = found.drop_sel(region=ELSEWHERE)
-    by_region = {str(name): found["direct"].sel(region=name, drop=True) for name in found["region"].values}
-    reasons = {name: found["reason"].sel(region=name) for name in by_region}
+    flow = _direct(data, group=subject.group)
+    if not (flow["direct"].sel(region=ELSEWHERE) > 0).any():  # regions cover the whole text
+        flow = flow.drop_sel(region=ELSEWHERE)
+    by_region = {str(name): flow["direct"].sel(region=name, drop=True) for name in flow["region"].values}
+    reasons = {name: flow["reason"].sel(region=name) for name in by_region}
     refuse_empty("region flow", by_region, reasons)
-    kept = found.sel(region=[name for name, values in by_region.items() if values.notnull().any()])
+    kept = flow.sel(region=[name for name, values in by_region.items() if values.notnull().any()])
     rolled, left_out = _rolled(data, rolled_from)
     columns = 2 if rolled is None else 3
     height = 0.9 + max(1.3, 0.2 * kept.sizes["region"])
@@ -85,19 +85,19 @@ def region_flow(trace: Measurable, *, group: str | None = None, rolled_from: str
         ]
         add_legend(figure, bars, 2)
         notes.append("rollout: rows of all steps pooled; n/a where there is no value")
-    if overlapping := int(found["overlapping"].max()):
+    if overlapping := int(flow["overlapping"].max()):
         notes.append(f"regions overlap (in up to {overlapping} positions), so shares may add up to more than 100 %")
-    said = subject.said("maps: means over steps, heads and prompts", intervals="" if rolled is None else "error bars")
-    add_footer(figure, [*said, *notes, left_out])
+    small_print = subject.small_print("maps: means over steps, heads and prompts", intervals="" if rolled is None else "error bars")
+    add_footer(figure, [*small_print, *notes, left_out])
     return figure
 
 
 @one_sample_at_a_time
 def _direct(data: xr.Dataset, *, group: str) -> xr.Dataset:
-    found = direct_flow(data, group=group)
-    means = {name: mean_by(found[name], "layer", "region") for name in ("direct", "fair")}
-    reasons = [reasons_in(found[["reason"]].isel(region=number)) for number in range(found.sizes["region"])]
-    return xr.Dataset(means).assign(overlapping=found["overlapping"], reason=("region", reasons))
+    flow = direct_flow(data, group=group)
+    means = {name: mean_by(flow[name], "layer", "region") for name in ("direct", "fair")}
+    reasons = [reasons_in(flow[["reason"]].isel(region=number)) for number in range(flow.sizes["region"])]
+    return xr.Dataset(means).assign(overlapping=flow["overlapping"], reason=("region", reasons))
 
 
 def _rolled(data: xr.Dataset, rolled_from: str) -> tuple[xr.Dataset | None, str]:
@@ -123,7 +123,9 @@ def _draw_map(figure: Figure, axes: Axes, values: xr.DataArray, title: str, colo
     layers = values["layer"].values
     axes.set_xlabel("layer")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{layers[int(at)]}" if 0 <= at < len(layers) and at == int(at) else ""))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda place, _: f"{layers[int(place)]}" if 0 <= place < len(layers) and place == int(place) else "")
+    )
     axes.set_yticks(range(values.sizes["region"]), [drawable(str(name)) for name in values["region"].values])
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
@@ -135,19 +137,27 @@ def _draw_map(figure: Figure, axes: Axes, values: xr.DataArray, title: str, colo
 
 def _draw_rollout(axes: Axes, subject: Subject, rolled: xr.Dataset, rolled_from: str) -> None:
     """Two bars a region: the rollout, with its interval, and its null."""
-    at = np.arange(rolled.sizes["key_region"])
+    places = np.arange(rolled.sizes["key_region"])
     for name, shift, colour, hatch in (("rollout", -0.2, ORANGE, ""), ("null", 0.2, "white", "////")):
         mean = subject.over_prompts(100 * rolled[name])
         estimate, low, high = (mean[part].values for part in ("estimate", "low", "high"))
         reach = np.nan_to_num(np.stack([estimate - low, high - estimate]))
         bars = axes.barh(
-            at + shift, estimate, 0.38, xerr=reach, error_kw={"elinewidth": 0.7}, color=colour, hatch=hatch, edgecolor=BLACK, linewidth=0.4
+            places + shift,
+            estimate,
+            0.38,
+            xerr=reach,
+            error_kw={"elinewidth": 0.7},
+            color=colour,
+            hatch=hatch,
+            edgecolor=BLACK,
+            linewidth=0.4,
         )
         bars.set_label(name)
-        for place, value, above in zip(at + shift, estimate, reach[1], strict=True):
+        for place, value, above in zip(places + shift, estimate, reach[1], strict=True):
             known = np.isfinite(value)
             axes.text((value + above if known else 0) + 2, place, f"{value:.1f}" if known else "n/a", va="center", fontsize=5)
-    axes.set_yticks(at, [drawable(str(name)) for name in rolled["key_region"].values])
+    axes.set_yticks(places, [drawable(str(name)) for name in rolled["key_region"].values])
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.invert_yaxis()

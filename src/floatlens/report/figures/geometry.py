@@ -59,7 +59,7 @@ def qk_geometry(trace: Measurable, *, group: str | None = None, rule: str = "lif
     subject = subject_of(trace, group)
     refuse_missing(subject.data, (*RECEIVED, *GEOMETRY), "Geometry")
     per_head = all("head" in subject.data[name].dims for name in ("mass", *GEOMETRY))
-    means = _means(subject.data, rule=rule, eps=eps, per_head=per_head, pooled=subject.one_row_a_step)
+    means = _means(subject.data, rule=rule, eps=eps, per_head=per_head, pooled=subject.one_row_per_step)
     scores = {label: means["score"].sel(kind=kind, drop=True) for kind, (label, _) in KINDS.items()}
     reasons = {label: xr.full_like(scores[label].isel(layer=0), f"no {label} in some layers", dtype=object) for label in scores}
     refuse_empty("QK geometry", {"anchors": scores["anchors"]}, {"anchors": xr.DataArray(["there are no anchors"])})
@@ -79,28 +79,28 @@ def qk_geometry(trace: Measurable, *, group: str | None = None, rule: str = "lif
     add_legend(figure, handles, 5)
     heads = "per head, then averaged" if per_head else "anchors of head-averaged attention"
     notes = notes_on_missing(scores, reasons)
-    add_footer(figure, [*subject.said(subject.said_of_anchors(rule, eps), heads, "mean over steps"), *notes, left_out])
+    add_footer(figure, [*subject.small_print(subject.said_of_anchors(rule, eps), heads, "mean over steps"), *notes, left_out])
     return figure
 
 
 @one_sample_at_a_time
 def _means(data: xr.Dataset, *, rule: str, eps: float | None, per_head: bool, pooled: bool) -> xr.Dataset:
     data = data[[*RECEIVED, *GEOMETRY]].load()
-    found = anchor_geometry(data, find_own_anchors(data, rule, eps, per_head=per_head, pooled=pooled))
-    return xr.Dataset({name: mean_by(found[name], "layer", "kind") for name in PANELS})
+    geometry = anchor_geometry(data, find_own_anchors(data, rule, eps, per_head=per_head, pooled=pooled))
+    return xr.Dataset({name: mean_by(geometry[name], "layer", "kind") for name in PANELS})
 
 
 @one_sample_at_a_time
 def _parts(data: xr.Dataset, *, rule: str, eps: float | None, pooled: bool) -> xr.Dataset:
     data = data[[*RECEIVED, "score", "key_norm"]].load()
-    found = advantage_split(data, find_own_anchors(data, rule, eps, pooled=pooled))
-    return xr.Dataset({name: mean_by(found[name], "layer") for name in ("advantage", *PARTS)})
+    split = advantage_split(data, find_own_anchors(data, rule, eps, pooled=pooled))
+    return xr.Dataset({name: mean_by(split[name], "layer") for name in ("advantage", *PARTS)})
 
 
 def _split(subject: Subject, rule: str, eps: float | None) -> tuple[xr.Dataset | None, str]:
     """The parts of the advantage by sample and layer; or none, and why."""
     try:
-        return _parts(subject.data, rule=rule, eps=eps, pooled=subject.one_row_a_step), ""
+        return _parts(subject.data, rule=rule, eps=eps, pooled=subject.one_row_per_step), ""
     except Refusal as refusal:
         return None, f"left out: {refusal}"
 

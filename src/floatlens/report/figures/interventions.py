@@ -139,7 +139,7 @@ def _line(edited: pl.DataFrame) -> _Line:
             return _Line(conditions, [level for _, level in places], series.pop().says, joined=True)
         return _Line(conditions, contexts, "context")
     conditions = [(contexts[0], intervention) for intervention in interventions]
-    kinds, values = ({name.partition(":")[at] for name in interventions} for at in (0, 2))
+    kinds, values = ({name.partition(":")[part] for name in interventions} for part in (0, 2))
     if len(kinds) == 1 and all(value.isdecimal() for value in values):
         return _Line(conditions, [name.partition(":")[2] for name in interventions], f"K of {kinds.pop()}", joined=True, over_k=True)
     return _Line(conditions, interventions, "intervention")
@@ -178,26 +178,26 @@ def _points(
     rows: pl.DataFrame, line: _Line, damage: Mapping[tuple[str, str, str], Outcome], control: str, share: str
 ) -> tuple[np.ndarray, xr.Dataset, xr.Dataset]:
     """The places of the points of one control along the line, their damage, and what was removed (%); only conditions that ran."""
-    found = {at: damage[*condition, control] for at, condition in enumerate(line.conditions) if (*condition, control) in damage}
+    outcomes = {place: damage[*condition, control] for place, condition in enumerate(line.conditions) if (*condition, control) in damage}
     removed = []
-    for context, intervention in (line.conditions[at] for at in found):
+    for context, intervention in (line.conditions[place] for place in outcomes):
         of = (pl.col("context") == context) & (pl.col("intervention") == intervention) & (pl.col("control") == control)
         values = rows.filter(of)[share].cast(pl.Float64).fill_null(np.nan)
         removed.append(bootstrap(100 * xr.DataArray(values.to_numpy(), dims="sample")))
-    lost = {name: ("place", [getattr(one, name) for one in found.values()]) for name in INTERVAL}
-    gone = {name: ("place", [one[name].item() for one in removed]) for name in INTERVAL}
-    return np.array(list(found), int), xr.Dataset(lost), xr.Dataset(gone)
+    lost = {name: ("place", [getattr(outcome, name) for outcome in outcomes.values()]) for name in INTERVAL}
+    gone = {name: ("place", [interval[name].item() for interval in removed]) for name in INTERVAL}
+    return np.array(list(outcomes), int), xr.Dataset(lost), xr.Dataset(gone)
 
 
 def _draw(axes: Axes, line: _Line, points: tuple[np.ndarray, xr.Dataset, xr.Dataset], control: str, away: float, against: bool) -> None:
-    at, damage, removed = points
+    places, damage, removed = points
     label, look = CONTROLS[control]
     if not against:
-        draw_points(axes, at + away, damage, look if line.joined else replace(look, line=""), label)
+        draw_points(axes, places + away, damage, look if line.joined else replace(look, line=""), label)
         return
     draw_points(axes, removed["estimate"].values, damage, look if line.over_k else replace(look, line=""), label, across=removed)
     if line.over_k and len(line.labels) > 1:
-        for place, x, y in zip(at, removed["estimate"].values, damage["estimate"].values, strict=True):
+        for place, x, y in zip(places, removed["estimate"].values, damage["estimate"].values, strict=True):
             if np.isfinite(x + y):
                 text = line.labels[int(place)]
                 axes.annotate(text, (x, y), xytext=(2.5, 2.5), textcoords="offset points", fontsize=5.5, color=look.colour)

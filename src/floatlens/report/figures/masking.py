@@ -6,14 +6,14 @@ The table is an `xarray.Dataset` with
 |---|---|---|
 | `outcome` | sample, kind, k | accuracy, answer log-likelihood, or whatever is better when larger |
 | `removed` | sample, kind, k | the share of attention that was removed, 0 to 1 |
-| `untouched` | sample | the outcome of the same sample without an intervention |
+| `unedited` | sample | the outcome of the same sample without an intervention |
 
 with the kinds "anchors", "count" (as many random keys) and "mass" (random keys until the same mass is gone), and k the number of
 anchors. Its attributes `outcome` (what it is, in words) and `model`, and a coordinate `prompt` along `sample` (samples of one prompt
 are drawn together), are used where they exist. The attributes `least` and `most` of the variable `outcome` say what one sample can
 score, for accuracies: intervals are then those of `floatlens.statistics.proportions`, inside that range.
 
-First the outcome: points are the untouched mean plus the mean paired difference, and bars are intervals of that difference. Then
+First the outcome: points are the unedited mean plus the mean paired difference, and bars are intervals of that difference. Then
 damage against removed mass; then damage per removed mass, where no interval is drawn if the removed mass may be 0. A table that lacks
 a variable, a kind or an axis is refused.
 """
@@ -58,13 +58,13 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
     Parameters
     ----------
     table
-        `outcome` and `removed` by sample, kind and k, and `untouched` by sample; see the top of this module.
+        `outcome` and `removed` by sample, kind and k, and `unedited` by sample; see the top of this module.
 
     Examples
     --------
     >>> axes = ("sample", "kind", "k")
     >>> table = xr.Dataset(
-    ...     {"outcome": (axes, np.full((2, 3, 1), 0.5)), "removed": (axes, np.full((2, 3, 1), 0.2)), "untouched": ("sample", [0.75, 0.75])},
+    ...     {"outcome": (axes, np.full((2, 3, 1), 0.5)), "removed": (axes, np.full((2, 3, 1), 0.2)), "unedited": ("sample", [0.75, 0.75])},
     ...     coords={"kind": ["anchors", "count", "mass"], "k": [1]},
     ... )
     >>> figure = masking_against_controls(table)
@@ -75,34 +75,34 @@ def masking_against_controls(table: xr.Dataset) -> Figure:
     clusters: Labels | None = table["prompt"].values if "prompt" in table.coords else None
     table = table.transpose("sample", "kind", "k", missing_dims="ignore")
     removed = bootstrap(100 * table["removed"], clusters=clusters)
-    lost, within = (table["untouched"] - table["outcome"]) / 10, _range(table)
+    lost, within = (table["unedited"] - table["outcome"]) / 10, _range(table)
     if within is None:
-        damage = bootstrap_difference(table["untouched"], table["outcome"], clusters=clusters)
+        damage = bootstrap_difference(table["unedited"], table["outcome"], clusters=clusters)
         per_mass = bootstrap_ratio(lost, table["removed"], clusters=clusters)
-        untouched = bootstrap(table["untouched"], clusters=clusters)
+        unedited = bootstrap(table["unedited"], clusters=clusters)
     else:
         most = (within[1] - within[0]) / 10
-        damage = bounded_difference(table["untouched"], table["outcome"], within=within, clusters=clusters)
+        damage = bounded_difference(table["unedited"], table["outcome"], within=within, clusters=clusters)
         per_mass = bounded_ratio(lost, table["removed"], within=(-most, most), clusters=clusters)
-        untouched = bounded_mean(table["untouched"], within=within, clusters=clusters)
+        unedited = bounded_mean(table["unedited"], within=within, clusters=clusters)
     figure, ((first, second, third),) = panels(PAGE_WIDTH, 2.5, 1, 3)
     counts = table["k"].values
     for number, (kind, (label, look)) in enumerate(KINDS.items()):
         hurt, gone = damage.sel(kind=kind), removed.sel(kind=kind)
-        at = np.arange(len(counts)) + APART * (number - 1)
-        outcome = untouched["estimate"] - hurt.rename(low="high", high="low")[["estimate", "low", "high"]]
-        draw_points(first, at, outcome if within is None else outcome.clip(*within), look, label)
+        places = np.arange(len(counts)) + APART * (number - 1)
+        outcome = unedited["estimate"] - hurt.rename(low="high", high="low")[["estimate", "low", "high"]]
+        draw_points(first, places, outcome if within is None else outcome.clip(*within), look, label)
         draw_points(second, gone["estimate"].values, hurt, look, label, across=gone)
-        draw_points(third, at, per_mass.sel(kind=kind), look, label)
+        draw_points(third, places, per_mass.sel(kind=kind), look, label)
         for k, x, y in zip(counts, gone["estimate"].values, hurt["estimate"].values, strict=True):
             second.annotate(f"{k}", (x, y), xytext=(2.5, 2.5), textcoords="offset points", fontsize=5.5, color=look.colour)
-    first.axhline(untouched["estimate"].item(), color=BLACK, linewidth=0.8, linestyle=(0, (5, 1)))
-    if np.isfinite(untouched["low"].item()):
-        first.axhspan(untouched["low"].item(), untouched["high"].item(), color="0.9", zorder=0)
+    first.axhline(unedited["estimate"].item(), color=BLACK, linewidth=0.8, linestyle=(0, (5, 1)))
+    if np.isfinite(unedited["low"].item()):
+        first.axhspan(unedited["low"].item(), unedited["high"].item(), color="0.9", zorder=0)
     what = str(table.attrs.get("outcome", "outcome"))
     first.set_ylabel(drawable(what), parse_math=False)
     second.set_xlabel("removed attention (%)")
-    second.set_ylabel("damage (untouched - masked)")
+    second.set_ylabel("damage (unedited - masked)")
     third.set_ylabel("damage per 10 % of attention")
     for axes, title in ((first, "outcome"), (second, "damage against removed attention"), (third, "damage per removed attention")):
         axes.set_title(title)
@@ -124,12 +124,12 @@ def _range(table: xr.Dataset) -> Range | None:
 
 def _refuse_other_tables(table: xr.Dataset) -> None:
     """Refuse a table that is not the one at the top of this module."""
-    axes = {"outcome": {"sample", "kind", "k"}, "removed": {"sample", "kind", "k"}, "untouched": {"sample"}}
+    axes = {"outcome": {"sample", "kind", "k"}, "removed": {"sample", "kind", "k"}, "unedited": {"sample"}}
     for name, wanted in axes.items():
         if name not in table:
             raise Refusal(
                 f"Masking against controls needs {name}, which this table does not hold: "
-                "it has outcome and removed (sample, kind, k) and untouched (sample)."
+                "it has outcome and removed (sample, kind, k) and unedited (sample)."
             )
         if set(table[name].dims) != wanted:
             raise Refusal(f"{name} has the axes {tuple(table[name].dims)}; it must have {', '.join(sorted(wanted))}.")

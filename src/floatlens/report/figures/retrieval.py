@@ -60,7 +60,7 @@ def retrieval_heads(trace: Measurable, gold: str | xr.DataArray = "gold", *, nor
     axes.set_ylabel("layer")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    axes.yaxis.set_major_formatter(lambda at, _: f"{layers[int(at)]}" if 0 <= at < len(layers) and at == int(at) else "")
+    axes.yaxis.set_major_formatter(lambda place, _: f"{layers[int(place)]}" if 0 <= place < len(layers) and place == int(place) else "")
     bar = figure.colorbar(image, ax=axes, aspect=30, pad=0.02)
     bar.set_label(f"max-normalised (1 is {shown['largest'].item():.2g})" if normalised else "retrieval score")
     axes.set_title("score over the largest of this map, max-normalised" if normalised else "share of the needle that each head copies")
@@ -89,14 +89,14 @@ def _draw_thirds(axes: Axes, mean: xr.Dataset) -> None:
     """A bar for all heads and for each third of the layers: the percentage above the threshold, and that of the null."""
     shares = retrieval_head_shares(mean, (THRESHOLD,)).isel(threshold=0)
     percent, null = 100 * shares["share"].values, 100 * shares["null"].values
-    at = np.arange(shares.sizes["third"])
-    axes.barh(at, np.nan_to_num(percent), 0.7, color=ORANGE, hatch="////", edgecolor=BLACK, linewidth=0.4, label="share of heads")
-    axes.plot(null, at, "|", color=BLACK, markersize=12, markeredgewidth=1.4, label="its null")
+    places = np.arange(shares.sizes["third"])
+    axes.barh(places, np.nan_to_num(percent), 0.7, color=ORANGE, hatch="////", edgecolor=BLACK, linewidth=0.4, label="share of heads")
+    axes.plot(null, places, "|", color=BLACK, markersize=12, markeredgewidth=1.4, label="its null")
     widest = max(2.0, float(np.nanmax(np.concatenate([percent, null]))))
-    for place, share, expected in zip(at.tolist(), percent, null, strict=True):
+    for place, share, expected in zip(places.tolist(), percent, null, strict=True):
         beyond = np.nanmax([share, expected, 0.0]) + 0.04 * widest
         axes.text(beyond, place, f"{share:.1f} %" if np.isfinite(share) else "no heads", va="center", fontsize=6)
-    axes.set_yticks(at, [str(name) for name in shares["third"].values])
+    axes.set_yticks(places, [str(name) for name in shares["third"].values])
     axes.invert_yaxis()
     axes.set_xlim(-0.02 * widest, 1.35 * widest)
     axes.set_xlabel(f"heads above {THRESHOLD:g} (%)")

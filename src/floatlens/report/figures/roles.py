@@ -67,14 +67,14 @@ def roles_by_depth(trace: Measurable, *, group: str | None = None, rule: str = "
     floatlens.errors.Refusal: Token roles needs state, which this trace does not hold.
     """
     subject = subject_of(trace, group)
-    found = _enrichment(subject.data, rule=rule, eps=eps, pooled=subject.one_row_a_step)
-    enrichment = {name: found["enrichment"].sel(role=name, drop=True) for name in LOOKS}
-    refuse_empty("roles by depth", enrichment, {"all": found["reason"]})
+    roles = _enrichment(subject.data, rule=rule, eps=eps, pooled=subject.one_row_per_step)
+    enrichment = {name: roles["enrichment"].sel(role=name, drop=True) for name in LOOKS}
+    refuse_empty("roles by depth", enrichment, {"all": roles["reason"]})
     drawn = {name: values for name, values in enrichment.items() if (values > 0).any()}
     means = {name: subject.over_prompts(values) for name, values in drawn.items()}
     figure, ((axes,),) = panels(PAGE_WIDTH, 2.9)
     bottom = _bottom(means)
-    depth = relative_depth(found["layer"])
+    depth = relative_depth(roles["layer"])
     for name, mean in means.items():
         _draw_role(axes, depth, mean, LOOKS[name], name, bottom)
     axes.axhline(1, color=BLACK, linewidth=0.7)
@@ -83,10 +83,10 @@ def roles_by_depth(trace: Measurable, *, group: str | None = None, rule: str = "
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlabel("relative depth (0 first layer, 1 last)")
     axes.set_ylabel("enrichment among anchors\n(1 = fair share, log)")
-    slope = subject.over_prompts(found["slope"])
-    axes.set_title(_slope_in_words(slope, found["slope_reason"]), loc="left")
+    slope = subject.over_prompts(roles["slope"])
+    axes.set_title(_slope_in_words(slope, roles["slope_reason"]), loc="left")
     add_legend(figure, [line for line in axes.lines if line.get_label() in drawn], 5)
-    notes = notes_on_missing({name: enrichment[name] for name in BOLD}, dict.fromkeys(BOLD, found["reason"]))
+    notes = notes_on_missing({name: enrichment[name] for name in BOLD}, dict.fromkeys(BOLD, roles["reason"]))
     for names, why in (
         ([name for name in LOOKS if not enrichment[name].notnull().any()], "not on the canvas"),
         ([name for name in LOOKS if name not in drawn and enrichment[name].notnull().any()], "never an anchor"),
@@ -95,7 +95,7 @@ def roles_by_depth(trace: Measurable, *, group: str | None = None, rule: str = "
             notes.append(f"{why}: {', '.join(names)}")
     if any(bool((mean["estimate"] == 0).any()) for mean in means.values()):
         notes.append("open triangles and gaps: 0, no anchor has the role")
-    add_footer(figure, [*subject.said(subject.said_of_anchors(rule, eps), "all steps and heads together"), *notes])
+    add_footer(figure, [*subject.small_print(subject.said_of_anchors(rule, eps), "all steps and heads together"), *notes])
     return figure
 
 

@@ -117,26 +117,28 @@ def panels(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def draw_series(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label: str) -> Line2D:
+def draw_series(axes: Axes, places: np.ndarray, estimates: xr.Dataset, look: Look, label: str) -> Line2D:
     """A line through the estimates of `bootstrap`, with a band where there is an interval."""
-    (line,) = axes.plot(at, found["estimate"].values, look.line, color=look.colour, marker=look.marker, linewidth=look.width, label=label)
+    (line,) = axes.plot(
+        places, estimates["estimate"].values, look.line, color=look.colour, marker=look.marker, linewidth=look.width, label=label
+    )
     line.set_markerfacecolor("white" if look.line != "-" else look.colour)
-    if np.isfinite(found["low"].values).any():
-        band = axes.fill_between(at, found["low"].values, found["high"].values, color=look.colour, alpha=0.18, linewidth=0)
+    if np.isfinite(estimates["low"].values).any():
+        band = axes.fill_between(places, estimates["low"].values, estimates["high"].values, color=look.colour, alpha=0.18, linewidth=0)
         band.set_label(f"_interval of {label}")
     return line
 
 
-def draw_points(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label: str, across: xr.Dataset | None = None) -> None:
+def draw_points(axes: Axes, places: np.ndarray, estimates: xr.Dataset, look: Look, label: str, across: xr.Dataset | None = None) -> None:
     """Points at the estimates of `bootstrap`, joined by the line of their look, with bars where there is an interval.
 
     `across` gives bars along the other axis too.
     """
-    axes.plot(at, found["estimate"].values, linestyle=look.line, color=look.colour, marker=look.marker, linewidth=0.8, label=label)
+    axes.plot(places, estimates["estimate"].values, linestyle=look.line, color=look.colour, marker=look.marker, linewidth=0.8, label=label)
     axes.errorbar(
-        at,
-        found["estimate"].values,
-        yerr=_reach(found),
+        places,
+        estimates["estimate"].values,
+        yerr=_reach(estimates),
         xerr=None if across is None else _reach(across),
         fmt="none",
         color=look.colour,
@@ -145,8 +147,8 @@ def draw_points(axes: Axes, at: np.ndarray, found: xr.Dataset, look: Look, label
     )
 
 
-def _reach(found: xr.Dataset) -> np.ndarray:
-    estimate, low, high = (found[name].values for name in ("estimate", "low", "high"))
+def _reach(estimates: xr.Dataset) -> np.ndarray:
+    estimate, low, high = (estimates[name].values for name in ("estimate", "low", "high"))
     return np.nan_to_num(np.stack([estimate - low, high - estimate])).clip(min=0)
 
 

@@ -40,7 +40,7 @@ class Subject:
     model: str
     group: str
     prompt_of: list[str]
-    one_row_a_step: bool
+    one_row_per_step: bool
 
     @property
     def prompts(self) -> int:
@@ -50,7 +50,7 @@ class Subject:
         """The mean over samples with an interval over prompts."""
         return bootstrap(values, clusters=self.prompt_of)
 
-    def said(self, *more: str, intervals: str = "bands") -> list[str]:
+    def small_print(self, *more: str, intervals: str = "bands") -> list[str]:
         """The small print: model, rows, what else is to be said, prompts, and what shows their intervals ("" if nothing does)."""
         shown = f", {intervals}: 95 % intervals over prompts" if intervals else ""
         counted = "1 prompt, so no interval" if self.prompts == 1 else f"{self.prompts} prompts{shown}"
@@ -58,7 +58,7 @@ class Subject:
 
     def said_of_anchors(self, rule: str, eps: float | None) -> str:
         """The rule in words, and whether the anchors are those of each step."""
-        return f"{said_of_rule(rule, eps)}, {'of all steps pooled' if self.one_row_a_step else 'at each step'}"
+        return f"{said_of_rule(rule, eps)}, {'of all steps pooled' if self.one_row_per_step else 'at each step'}"
 
 
 def subject_of(given: Measurable, group: str | None = None, preferred: Sequence[str] = ("masked", "predicting")) -> Subject:
@@ -68,7 +68,7 @@ def subject_of(given: Measurable, group: str | None = None, preferred: Sequence[
     --------
     >>> from floatlens.measures import from_attention
     >>> subject = subject_of(from_attention(np.full((4, 4), 0.25)))
-    >>> subject.group, subject.prompts, subject.one_row_a_step
+    >>> subject.group, subject.prompts, subject.one_row_per_step
     ('everyone', 1, False)
     """
     data = with_samples(as_dataset(given))
@@ -127,7 +127,7 @@ def mean_by(values: xr.DataArray, *axes: str) -> xr.DataArray:
     return values.mean([axis for axis in values.dims if axis not in axes])
 
 
-def reasons_in(found: xr.Dataset) -> str:
+def reasons_in(measured: xr.Dataset) -> str:
     """All reasons that a measure gives, joined. That a group has no rows at some step counts only if there is no other: padding has none.
 
     Examples
@@ -135,7 +135,7 @@ def reasons_in(found: xr.Dataset) -> str:
     >>> reasons_in(xr.Dataset({"reason": ("step", ["", NO_ROWS, "too few rows see any key"])}))
     'too few rows see any key'
     """
-    reasons = [text for text in np.unique(found["reason"].values.astype(str)).tolist() if text]
+    reasons = [text for text in np.unique(measured["reason"].values.astype(str)).tolist() if text]
     return "; ".join([text for text in reasons if text != NO_ROWS] or reasons)
 
 
@@ -154,7 +154,7 @@ def notes_on_missing(values: Mapping[str, xr.DataArray], reasons: Mapping[str, x
         if lacking.any():
             why = joined(reasons[name].values[lacking]) or "not recorded"
             names.setdefault(f"incomplete in {lacking.sum()} of {len(lacking)} samples ({why})", []).append(name)
-    return [f"{', '.join(those)}: {said}" for said, those in names.items()]
+    return [f"{', '.join(those)}: {reason}" for reason, those in names.items()]
 
 
 def joined(reasons: np.ndarray) -> str:

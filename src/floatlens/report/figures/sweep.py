@@ -68,7 +68,7 @@ def threshold_sweep(trace: Measurable, *, group: str | None = None) -> Figure:
     10.0
     """
     subject = subject_of(trace, group)
-    swept = _swept(subject.data, pooled=subject.one_row_a_step)
+    swept = _swept(subject.data, pooled=subject.one_row_per_step)
     kept = {rule: swept[f"kept {rule}"] for rule in LOOKS}
     why = xr.DataArray(["too few rows of the group see any key"] * subject.data.sizes["sample"], dims="sample")
     refuse_empty("the threshold sweep", kept, {"all": why})
@@ -76,8 +76,9 @@ def threshold_sweep(trace: Measurable, *, group: str | None = None) -> Figure:
     for row, (variable, label) in zip(grid, ROWS.items(), strict=True):
         for axes, (title, rules) in zip(row, PANELS.items(), strict=True):
             for rule in rules:
-                found = subject.over_prompts(100 * swept[f"{variable} {rule}"])
-                draw_series(axes, found[f"eps {rule}"].values, found if variable == "absorbed" else _above_zero(found), LOOKS[rule], rule)
+                estimates = subject.over_prompts(100 * swept[f"{variable} {rule}"])
+                shown = estimates if variable == "absorbed" else _above_zero(estimates)
+                draw_series(axes, estimates[f"eps {rule}"].values, shown, LOOKS[rule], rule)
                 axes.axvline(RULES[rule], color=BLACK, linestyle=":", linewidth=0.7)
             if variable == "absorbed":
                 axes.set_xlabel(title)
@@ -89,11 +90,14 @@ def threshold_sweep(trace: Measurable, *, group: str | None = None) -> Figure:
     lines = {line.get_label(): line for axes in grid[0] for line in axes.lines}
     add_legend(figure, [lines[rule] for rule in LOOKS], 5)
     heads = "heads one by one" if "head" in subject.data["mass"].dims else "attention kept as its mean over heads"
-    pooled = "all steps pooled" if subject.one_row_a_step else "all steps together"
+    pooled = "all steps pooled" if subject.one_row_per_step else "all steps together"
     notes = notes_on_missing({"all rules": kept["lift"]}, {"all rules": why})
     add_footer(
         figure,
-        [*subject.said(heads, pooled, "mean over layers", "dotted: the rules' own thresholds", "lines end where no key is kept"), *notes],
+        [
+            *subject.small_print(heads, pooled, "mean over layers", "dotted: the rules' own thresholds", "lines end where no key is kept"),
+            *notes,
+        ],
     )
     return figure
 
@@ -105,11 +109,11 @@ def _swept(data: xr.Dataset, *, pooled: bool) -> xr.Dataset:
     received = data[list(RECEIVED)].load()
     received = pool_steps(received) if pooled else received
     by_rule = {rule: share_above(received, rule=rule).rename(eps=f"eps {rule}") for rule in LOOKS}
-    return xr.Dataset({f"{name} {rule}": mean_by(found[name], f"eps {rule}") for rule, found in by_rule.items() for name in ROWS})
+    return xr.Dataset({f"{name} {rule}": mean_by(sweep[name], f"eps {rule}") for rule, sweep in by_rule.items() for name in ROWS})
 
 
-def _above_zero(found: xr.Dataset) -> xr.Dataset:
+def _above_zero(estimates: xr.Dataset) -> xr.Dataset:
     """Only what a log scale can show; a band that reaches 0 ends at a tenth of its line."""
-    there = found["estimate"] > 0
-    low = xr.where(found["low"] < found["estimate"] / 10, found["estimate"] / 10, found["low"])
-    return found.assign(estimate=found["estimate"].where(there), low=low.where(there), high=found["high"].where(there))
+    there = estimates["estimate"] > 0
+    low = xr.where(estimates["low"] < estimates["estimate"] / 10, estimates["estimate"] / 10, estimates["low"])
+    return estimates.assign(estimate=estimates["estimate"].where(there), low=low.where(there), high=estimates["high"].where(there))

@@ -209,10 +209,10 @@ def description(person: Person, values: Values) -> Words:
     (29, 'Here is Marta Olsen : Marta Olsen is a painter , Marta Olsen lives in Oslo , \
 Marta Olsen keeps a cat and Marta Olsen plays the cello .')
     """
-    said: Words = ["Here", "is", *person, ":"]
+    words: Words = ["Here", "is", *person, ":"]
     for attribute, value, before in zip(ATTRIBUTES, values, ([], [","], [","], ["and"]), strict=True):
-        said += [*before, *person, *attribute.said, value]
-    return [*said, "."]
+        words += [*before, *person, *attribute.said, value]
+    return [*words, "."]
 
 
 LAYOUTS = ("one", "adjacent", "far")

@@ -211,17 +211,17 @@ def shortcut(sample: Sample, passages: Sequence[Passage]) -> float:
         return prod(most_frequent_share(make_world(), index) for index in attributes)
     if not passages:
         return prod(1 / len(ATTRIBUTES[index].values) for index in attributes)
-    said = Counter(values for passage in passages for values in _said(passage.text, attributes))
-    if not said:
+    stated = Counter(values for passage in passages for values in _stated(passage.text, attributes))
+    if not stated:
         raise Refusal(
             f"The passages shown with sample {sample.id} hold no facts of the world, so what ignoring the person scores is not known."
         )
-    most = max(said.values())
-    favourites = [values for values, times in said.items() if times == most]
+    most = max(stated.values())
+    favourites = [values for values, times in stated.items() if times == most]
     return (wanted in favourites) / len(favourites)
 
 
-def _said(text: str, attributes: Sequence[int]) -> list[tuple[str, ...]]:
+def _stated(text: str, attributes: Sequence[int]) -> list[tuple[str, ...]]:
     """The values of these attributes for each person about whom the text says them all."""
     by_person = [dict(_FACTS[index].findall(text)) for index in attributes]
     return [tuple(facts[person] for facts in by_person) for person in by_person[0] if all(person in facts for facts in by_person)]

@@ -168,10 +168,10 @@ def values_of(sample: Sample) -> tuple[str, ...]:
     ('doctor', 'Vienna', 'falcon', 'fiddle')
     """
     words = sample.answers[0].replace(",", " ").replace(".", " ").split()
-    found = tuple(word for word in words if word in _EVERY_VALUE)
-    if not found:
+    values = tuple(word for word in words if word in _EVERY_VALUE)
+    if not values:
         raise Refusal(f"The answer of sample {sample.id} holds no value of the world; take samples from floatlens.tasks.world.")
-    return found
+    return values
 
 
 def _check(count: int, passages: int, fillers: int, *, least: int, most: int) -> None:
