@@ -103,3 +103,7 @@ def test_calls_that_cannot_be_carried_out_are_refused(models: list[Path]) -> Non
         fl.evaluate(models[1], load_task("world", count=1), data="questions.jsonl")
     with pytest.raises(fl.Refusal, match="have one name"):
         fl.evaluate([models[1], fl.load(models[1])])
+    with pytest.raises(fl.Refusal, match=r"evaluate has no argument 'context'. It takes lists: models="):
+        fl.evaluate(models[1], context="noise", levels=[0, 0.8])  # pyright: ignore[reportCallIssue] - the mistake under test
+    with pytest.raises(fl.Refusal, match="'noise' is not how noise is written: noise:SHARE"):
+        fl.evaluate(models[1], contexts="noise")  # one text is one context, not five

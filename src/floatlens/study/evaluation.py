@@ -32,21 +32,24 @@ from floatlens.models.loading import load
 from floatlens.seeds import refuse_seed
 from floatlens.study.one_model import Settings, ask_model, refuse_samples
 from floatlens.study.outcomes import Outcome, as_table, summarise
-from floatlens.tasks.conditions import Condition, as_file_name, complete, condition_of, plan, with_one_gold
-from floatlens.tasks.contexts import Context, arrange, holds_evidence
+from floatlens.study.traces import TRACE_COLUMNS, record_traces
+from floatlens.tasks.conditions import Condition, complete, condition_of, plan, with_one_gold
+from floatlens.tasks.contexts import Context, arrange
 from floatlens.tasks.likelihood import DRAWS, refuse_without_likelihood
 from floatlens.tasks.registry import Task, index_of_file, load_task
-from floatlens.tasks.samples import Sample
-from floatlens.tasks.wording import Wording, fit, format_prompt, refuse_unknown_tokens
+from floatlens.tasks.wording import Wording, format_prompt, refuse_unknown_tokens
 from floatlens.terminal import counted
 
 Model = str | os.PathLike[str] | LanguageModel
 """A model to evaluate: loaded already, or anything that `floatlens.load` takes by name."""
 
+AnyContext = str | Context | Condition
+
+OF_THE_COMMAND = {"model", "context", "levels", "intervention"}
+"""Options of `floatlens eval` that the call names otherwise."""
+
 SAMPLES = 100
 """How many questions of a task by name are asked where nothing else is said."""
-
-TRACE_COLUMNS = {"trace": pl.String, "number": pl.Int64, "model": pl.String, "context": pl.String, "sample": pl.String, "gold": pl.String}
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,9 @@ class _Plan:
 def evaluate(
     models: Model | Sequence[Model],
     task: str | Task = "world",
-    contexts: Sequence[str | Context | Condition] = (),
+    contexts: AnyContext | Sequence[AnyContext] = (),
     *,
-    interventions: Sequence[str | Intervention] = (),
+    interventions: str | Intervention | Sequence[str | Intervention] = (),
     controls: bool = True,
     brackets: bool = True,
     samples: int | None = None,
@@ -213,6 +216,11 @@ def evaluate(
     seed = refuse_seed(seed)
     given = [models] if isinstance(models, str | os.PathLike | LanguageModel) else list(models)
     _refuse_names(given)
+    if misnamed := sorted(OF_THE_COMMAND & options.keys()):
+        example = 'models=["twin-mdm"], contexts=["noise:0", "noise:.8"], interventions=["mask-anchors:1"]'
+        raise Refusal(f"evaluate has no argument {misnamed[0]!r}. It takes lists: {example}.")
+    contexts = [contexts] if isinstance(contexts, str | Context | Condition) else contexts
+    interventions = [interventions] if isinstance(interventions, str | Intervention) else interventions
     asked = list(dict.fromkeys(condition_of(context) for context in contexts))
     if isinstance(task, Task):
         if data is not None or corpus is not None:
@@ -349,46 +357,3 @@ def _ask_and_record(
         return rows, []
     conditions = planned.asked or [condition for condition in planned.conditions if condition.intervention is None]
     return rows, record_traces(lm, samples[: planned.trace], conditions, settings, folder, progress=planned.progress)
-
-
-def record_traces(
-    lm: LanguageModel,
-    samples: Sequence[Sample],
-    conditions: Sequence[Condition],
-    settings: Settings,
-    folder: Path,
-    *,
-    progress: bool = True,
-) -> list[dict[str, Any]]:
-    """Record samples under each condition, without interventions: one trace per condition, `traces/MODEL/CONDITION.zarr` below `folder`.
-
-    Returns
-    -------
-    list[dict]
-        One row per sample and trace: trace (its path below `folder`), number (of the sample in the trace), model, context, sample, and gold
-        (the regions that hold the evidence).
-
-    Examples
-    --------
-    >>> import floatlens, tempfile
-    >>> from floatlens.tasks.world import open_book_samples
-    >>> from floatlens.tasks.wording import WORLD_WORDING
-    >>> lm, settings = floatlens.load("twin-arm"), Settings(wording=WORLD_WORDING, gen_length=2)
-    >>> rows = record_traces(lm, open_book_samples(1), [condition_of("position:2/3")], settings, Path(tempfile.mkdtemp()))
-    >>> rows[0]["trace"], rows[0]["gold"]
-    ('traces/twin-arm/position-2-3.zarr', 'doc_2')
-    """
-    rows = []
-    for condition in conditions:
-        length, steps = settings.length_for(condition), settings.steps_for(lm, condition)
-        fitted = [fit(lm, sample, arrange(sample, condition.context), settings.wording, length, settings.chat) for sample in samples]
-        path = Path("traces") / Path(lm.name).name / f"{as_file_name(condition.text)}.zarr"
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        how = {"gen_length": length, "steps": steps, "seed": settings.seed, "chat": settings.chat, **settings.options}
-        lm.trace([prompt.prompt for prompt in fitted], path=folder / path, progress=progress, **how)
-        for number, (sample, prompt) in enumerate(zip(samples, fitted, strict=True)):
-            shown = enumerate(prompt.passages, start=1)
-            gold = " ".join(f"doc_{slot}" for slot, passage in shown if holds_evidence(sample, passage))
-            about = {"model": lm.name, "context": condition.text, "sample": sample.id, "gold": gold}
-            rows.append({"trace": path.as_posix(), "number": number, **about})
-    return rows
