@@ -8,7 +8,7 @@ Prompts have one to six passages, so batches are padded; 12 tokens are written a
 import torch
 
 import floatlens as fl
-from floatlens.tasks.wording import WORLD_WORDING, put
+from floatlens.tasks.wording import WORLD_WORDING, format_prompt
 from floatlens.tasks.world import open_book_samples
 
 TEXTS, TOKENS, TOGETHER = 120, 12, 8
@@ -17,7 +17,7 @@ TEXTS, TOKENS, TOGETHER = 120, 12, 8
 def main() -> None:
     torch.set_num_threads(1)
     samples = open_book_samples(TEXTS, passages=6)
-    prompts = [put(sample, sample.passages[: 1 + number % 6], WORLD_WORDING) for number, sample in enumerate(samples)]
+    prompts = [format_prompt(sample, sample.passages[: 1 + number % 6], WORLD_WORDING) for number, sample in enumerate(samples)]
     print("| model | format | texts that differ |\n|---|---|---|")
     for model in ("twin-mdm", "twin-arm"):
         for dtype in ("float32", "bfloat16"):

@@ -26,7 +26,7 @@ from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.contexts import GoldOnly, arrange
 from floatlens.tasks.registry import load_task
 from floatlens.tasks.samples import Sample
-from floatlens.tasks.wording import QA_WORDING, Wording, put
+from floatlens.tasks.wording import QA_WORDING, Wording, format_prompt
 from page import write_table
 
 ORIGINAL = "mask-anchors:1"
@@ -53,7 +53,7 @@ def turns(ways: dict[str, Callable[[], Any]], rounds: int, name: str) -> tuple[d
 
 def measure(lm: fl.LanguageModel, samples: Sequence[Sample], wording: Wording, length: int, rounds: int) -> list[str]:
     """The rows of one model."""
-    prompts = [put(sample, arrange(sample, GoldOnly()), wording) for sample in samples]
+    prompts = [format_prompt(sample, arrange(sample, GoldOnly()), wording) for sample in samples]
     to_the_end: dict[str, Any] = {"stop_at_eos": False} if lm.sampler == "autoregressive" else {}  # texts under interventions end elsewhere
 
     def asked(batch_size: int) -> pl.DataFrame:

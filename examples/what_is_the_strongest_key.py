@@ -14,7 +14,7 @@ from rich.table import Table
 
 import floatlens as fl
 from floatlens.tasks.contexts import Position, arrange
-from floatlens.tasks.wording import WORLD_WORDING, put
+from floatlens.tasks.wording import WORLD_WORDING, format_prompt
 from floatlens.tasks.world import open_book_samples, values_of
 
 QUESTIONS, PASSAGES, SLOT = 40, 3, 2
@@ -24,7 +24,7 @@ def main() -> None:
     """Ask the questions, trace the answers and count the keys."""
     names = sys.argv[1:] or ["twin-arm", "twin-mdm", "twin-causal-mdm"]
     samples = open_book_samples(QUESTIONS, passages=PASSAGES)
-    prompts = [put(sample, arrange(sample, Position(SLOT, PASSAGES)), WORLD_WORDING) for sample in samples]
+    prompts = [format_prompt(sample, arrange(sample, Position(SLOT, PASSAGES)), WORLD_WORDING) for sample in samples]
     table = Table(title=f"Strongest key of the row that writes the value: % of heads, {QUESTIONS} questions", title_justify="left")
     for heading in ("model", "layer", "the value itself", "elsewhere in its sentence", "first token", "anything else"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
