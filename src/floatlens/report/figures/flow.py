@@ -136,7 +136,7 @@ def _draw_map(figure: Figure, axes: Axes, values: xr.DataArray, title: str, colo
 
 
 def _draw_rollout(axes: Axes, subject: Subject, rolled: xr.Dataset, rolled_from: str) -> None:
-    """Two bars a region: the rollout, with its interval, and its null."""
+    """Two bars per region: the rollout, with its interval, and its null."""
     places = np.arange(rolled.sizes["key_region"])
     for name, shift, colour, hatch in (("rollout", -0.2, ORANGE, ""), ("null", 0.2, "white", "////")):
         mean = subject.over_prompts(100 * rolled[name])
