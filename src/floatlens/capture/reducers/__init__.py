@@ -1,6 +1,6 @@
 """What a tap can keep of a call. Each name of `keep=` stands for one small class in this folder.
 
-A new reducer is a new file with a class like those here, and a line in `_MAKERS`.
+A new reducer is a class like those here, beside those that look at the same thing, and a line in `_MAKERS`.
 """
 
 import re
