@@ -229,8 +229,8 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-m", "tiny-mdm", "--sampler", "best"], "There is no sampler 'best'"),
         (["--sampler", "dream"], "dream is a loop of diffusion models, and none of these models can be run by it. Leave --sampler"),
         (["-m", "tiny-blocks"], "tiny-blocks writes by blocks or by a loop of its own"),
-        (["--into", "."], ". is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as results."),
-        (["--into", ".."], ".. is the working directory or lies above it"),
+        (["--into", "."], "'.' is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as results."),
+        (["--into", ".."], "'..' is the working directory or lies above it"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(floatlens: Callable[..., Ran], folder: Path, words: list[str], sentence: str) -> None:
@@ -246,7 +246,7 @@ def test_nothing_is_replaced(floatlens: Callable[..., Ran], folder: Path) -> Non
     (folder / "taken" / "notes.txt").write_text("mine")
     code, _, error = floatlens("eval", "-m", "tiny-arm", "--into", "taken")
     assert code == 2
-    assert "taken exists already, and nothing is overwritten" in error
+    assert "taken' exists already, and nothing is overwritten" in error
     assert [path.name for path in (folder / "taken").iterdir()] == ["notes.txt"]
 
 
