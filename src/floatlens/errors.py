@@ -8,8 +8,9 @@ Models, tokenizers and data come from strangers, and so do the messages of the l
 words on one line, without control characters and cut where they become long; `in_a_sentence` turns any failure into a `Refusal`.
 """
 
+import difflib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 _LONGEST_REASON = 300  # characters of another package's message
@@ -58,6 +59,35 @@ def reason(error: BaseException) -> str:
 def is_failure(error: BaseException) -> bool:
     """Whether something went wrong, a panic in Rust code among it, which is no Exception; not Ctrl-C or an exit."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A question to append to a refusal of a name that is close to a known one; "" if none is.
+
+    Examples
+    --------
+    >>> suggestion("wrld", ["world", "nq"]), suggestion("something", ["world", "nq"])
+    (" Did you mean 'world'?", '')
+    """
+    close = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def bounds_in_words(message: str) -> str:
+    """What pydantic and typer say of a value out of bounds, as a person would say it.
+
+    Examples
+    --------
+    >>> bounds_in_words("Input should be greater than or equal to 0")
+    'must be at least 0'
+    """
+    return (
+        message.replace("Input should be", "must be")
+        .replace("greater than or equal to", "at least")
+        .replace("less than or equal to", "at most")
+        .replace("greater than", "above")
+        .replace("less than", "below")
+    )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ emoji are written with them. A progress bar appears for what takes longer than t
 import contextlib
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -68,14 +69,27 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def say(console: Console, sentence: str) -> None:
-    """Print a sentence on one line, however narrow the terminal is.
+    """Print a sentence: in a terminal wrapped between words, with the sentence's own indent; in a file or pipe on one line.
+
+    A word that is longer than a line, such as a path, stays whole, so that it can be copied.
 
     Examples
     --------
     >>> say(make_console(), "Wrote [link=x]results[/link].")
     Wrote [link=x]results[/link].
+    >>> terminal = Console(width=24, force_terminal=True, color_system=None)
+    >>> say(terminal, "  Wrote the results to /a/rather/long/path/of/yours.")
+      Wrote the results to
+      /a/rather/long/path/of/yours.
     """
-    console.print(Text(visible(sentence)), soft_wrap=True)
+    text = visible(sentence)
+    if not console.is_terminal:
+        console.print(Text(text), soft_wrap=True)
+        return
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        wrapped = textwrap.wrap(line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        console.print(Text("\n".join(wrapped)), soft_wrap=True)
 
 
 def spell_out_what_cannot_be_encoded() -> None:

@@ -82,7 +82,7 @@ def test_inside_an_earlier_demo_folder_the_working_directory_is_refused(
     code, said, errors = floatlens(*COMMANDS[command], spelling)
     assert (code, said) == (2, "")
     assert errors.startswith(
-        f"floatlens: {spelling} is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as"
+        f"floatlens: '{spelling}' is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as"
     )
     assert contents(work.parent) == before
 
@@ -97,7 +97,7 @@ def test_a_link_is_refused(floatlens: Callable[..., Ran], work: Path, command: s
     assert floatlens(*COMMANDS[command], "link") == (
         2,
         "",
-        "floatlens: link is a link, and what it leads to is not replaced. Name the folder itself, or a new one.\n",
+        "floatlens: 'link' is a link, and what it leads to is not replaced. Name the folder itself, or a new one.\n",
     )
     assert (contents(work), (work / "link").is_symlink()) == (before, True)
 
@@ -114,7 +114,7 @@ def test_a_file_of_the_user_in_an_earlier_demo_is_named_and_stays(
     code, _, errors = floatlens(*COMMANDS["demo"], "out")
     assert (code, errors) == (
         2,
-        f"floatlens: out holds {name}, which floatlens did not write or somebody has edited since, and would be lost. "
+        f"floatlens: 'out' holds {name}, which floatlens did not write or somebody has edited since, and would be lost. "
         "Move it away, or choose another folder.\n",
     )
     assert contents(work) == before
@@ -124,7 +124,7 @@ def test_an_earlier_demo_without_a_manifest_is_left_alone(floatlens: Callable[..
     (earlier_demo(work / "out") / "manifest.json").unlink()
     before = contents(work)
     code, _, errors = floatlens(*COMMANDS["demo"], "out")
-    assert (code, "out exists already and has no manifest.json" in errors) == (2, True)
+    assert (code, "'out' exists already and has no manifest.json" in errors) == (2, True)
     assert contents(work) == before
 
 
@@ -133,10 +133,10 @@ def test_an_earlier_demo_without_a_manifest_is_left_alone(floatlens: Callable[..
     ("place", "sentence"),
     [
         ("s3://bucket/out", "is an address, and floatlens writes to a local folder"),
-        ("nowhere/out", "There is no folder nowhere to write out into. Make it first."),
-        ("file", "file is a file"),
+        ("nowhere/out", "There is no folder 'nowhere' to write 'out' into. Make it first."),
+        ("file", "'file' is a file"),
         ("n" * 250, "has 250 bytes, and at most 243 fit here. Choose a shorter one."),
-        ("file/out", "There is no folder file to write out into."),
+        ("file/out", "There is no folder 'file' to write 'out' into."),
     ],
 )
 def test_a_place_that_cannot_be_is_refused_by_every_command(
@@ -174,9 +174,9 @@ def test_a_read_only_disk_and_a_mount_point_are_refused(floatlens: Callable[...,
     place = disk("ro")
     code, said, errors = floatlens(*COMMANDS[command], place / "out")
     assert (code, said) == (2, "")
-    assert errors == f"floatlens: {place / 'out'} cannot be written: it is on a read-only file system. Choose another place.\n"
+    assert errors == f"floatlens: '{place / 'out'}' cannot be written: it is on a read-only file system. Choose another place.\n"
     code, _, errors = floatlens(*COMMANDS[command], place)
-    assert (code, f"{place} is a mount point, so it cannot be replaced." in errors) == (2, True)
+    assert (code, f"'{place}' is a mount point, so it cannot be replaced." in errors) == (2, True)
 
 
 # -- two at once ---------------------------------------------------------------------------------------------------------------------------

@@ -183,7 +183,7 @@ def test_a_run_that_is_killed_goes_on_and_gives_what_an_uninterrupted_one_gives(
         kept += bool(finished)
         done = (work / "out" / "manifest.json").exists()  # killed when nothing but clearing up was left to do
         assert zygote.run(words, work) == (2 if done else 0), (work.parent / "said").read_text()
-        assert not done or "out exists already, and nothing is overwritten." in (work.parent / "said").read_text()
+        assert not done or "'out' exists already, and nothing is overwritten." in (work.parent / "said").read_text()
         check_finished(work, whole)
         if command == "eval" and finished and not done:
             assert "Resuming from what was done" in (work.parent / "said").read_text()

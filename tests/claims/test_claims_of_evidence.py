@@ -154,7 +154,7 @@ def test_a_twin_at_the_shortcut_has_nothing_to_lose() -> None:
             made_up.asked[twin, experiment, context, intervention, control]["accuracy"] = 0.1
     found = {one.claim.name: one for one in judge_all(made_up.evidence())}
     assert found["masking-spares-mdm"].outcome == "not asked"
-    assert "the mdm twin is not reliably above the shortcut (0.10; ignoring the person scores 0.10)" in found["masking-spares-mdm"].reason
+    assert "nothing to lose: mdm scores .100, the shortcut .100" in found["masking-spares-mdm"].reason
     assert found["masking-ruins-arm"].outcome == "holds", "the ARM has something to lose"
 
 

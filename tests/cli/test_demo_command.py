@@ -242,7 +242,7 @@ def test_a_folder_that_no_demo_wrote_is_left_alone(floatlens: Callable[..., Ran]
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     code, _, errors = floatlens("demo", "--into", tmp_path / "mine", "--questions", 4)
     assert code == 2
-    assert "mine exists already and has no manifest.json, so it cannot be told which of its files `floatlens demo` wrote" in errors
+    assert "mine' exists already and has no manifest.json, so it cannot be told which of its files `floatlens demo` wrote" in errors
     assert [file.name for file in tmp_path.iterdir() if file.name != "cache"] == ["mine"]
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
@@ -252,7 +252,7 @@ def test_a_folder_that_no_demo_wrote_is_left_alone(floatlens: Callable[..., Ran]
     [
         (["--questions", "2"], "2 questions give no interval; ask at least 4."),
         (["--arm", "no-such-model"], "There is no model 'no-such-model'"),
-        (["--into", "nowhere/out"], "There is no folder nowhere to write out into."),
+        (["--into", "nowhere/out"], "There is no folder 'nowhere' to write 'out' into."),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(

@@ -196,9 +196,10 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
     [
         (["-c", "nois"], "There is no context 'nois'"),
         (["-c", "noise"], "--context noise needs a level"),
-        (["-c", "gold", "--levels", "1,2"], "--levels need exactly one --context"),
-        (["-c", "noise", "-c", "position", "--levels", "1"], "--levels need exactly one --context"),
-        (["-t", "nqq"], "There is no task 'nqq'"),
+        (["-c", "gold", "--levels", "1,2"], "--levels needs exactly one --context"),
+        (["-c", "noise", "-c", "position", "--levels", "1"], "--levels needs exactly one --context"),
+        (["-t", "nqq"], "There is no task 'nqq'. Did you mean 'nq'?"),
+        (["-t", "wrld"], "There is no task 'wrld'. Did you mean 'world'?"),
         (["-t", "nq"], "The task nq is read from a file (nq-open-oracle.jsonl.gz or"),
         (["-t", "nq", "-d", "."], "There is no file of the task nq in .; looked for nq-open-oracle.jsonl.gz"),
         (
@@ -207,9 +208,9 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
             "or a format such as --task plain.",
         ),
         (["--context", "noise", "--levels", ","], "--levels ',' leaves a level out; separate levels by single commas, as in 0,.4,.8."),
-        (["--samples", 10**30], "Invalid value for '--samples' / '-n': Input should be less than or equal to 1000000."),
-        (["--trace", -1], "Invalid value for '--trace': Input should be greater than or equal to 0."),
-        (["--seed", 10**30], "Invalid value for '--seed': Input should be less than or equal to 4611686018427387904."),
+        (["--samples", 10**30], "Invalid value for '--samples' / '-n': must be at most 1000000."),
+        (["--trace", -1], "Invalid value for '--trace': must be at least 0."),
+        (["--seed", 10**30], "Invalid value for '--seed': must be at most 4611686018427387904."),
         (["--set", "temperature=1", "--set", "temperature=2"], "--set gives 'temperature' twice; give it once."),
         (["-t", "humaneval", "-d", "mine.jsonl"], "runs programs that a model wrote. If you want that, say --run-code"),
         (["-t", "nq", "-d", "mine.jsonl", "--corpus", "none.jsonl"], "The corpus none.jsonl cannot be read: No such file"),
@@ -228,8 +229,8 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-m", "tiny-mdm", "--sampler", "best"], "There is no sampler 'best'"),
         (["--sampler", "dream"], "dream is a loop of diffusion models, and none of these models can be run by it. Leave --sampler"),
         (["-m", "tiny-blocks"], "tiny-blocks writes by blocks or by a loop of its own"),
-        (["--into", "."], ". is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as results."),
-        (["--into", ".."], ".. is the working directory or lies above it"),
+        (["--into", "."], "'.' is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as results."),
+        (["--into", ".."], "'..' is the working directory or lies above it"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(floatlens: Callable[..., Ran], folder: Path, words: list[str], sentence: str) -> None:
@@ -245,7 +246,7 @@ def test_nothing_is_replaced(floatlens: Callable[..., Ran], folder: Path) -> Non
     (folder / "taken" / "notes.txt").write_text("mine")
     code, _, error = floatlens("eval", "-m", "tiny-arm", "--into", "taken")
     assert code == 2
-    assert "taken exists already, and nothing is overwritten" in error
+    assert "taken' exists already, and nothing is overwritten" in error
     assert [path.name for path in (folder / "taken").iterdir()] == ["notes.txt"]
 
 

@@ -98,7 +98,7 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(
 def test_a_file_is_no_folder_for_figures(floatlens: Callable[..., Ran], traces: Path, tmp_path: Path) -> None:
     (tmp_path / "figures").write_text("mine")
     code, _, errors = floatlens("figures", traces / "mdm.zarr", "-o", tmp_path / "figures")
-    assert (code, errors) == (2, f"floatlens: {tmp_path / 'figures'} is a file. Name a folder.\n")
+    assert (code, errors) == (2, f"floatlens: '{tmp_path / 'figures'}' is a file. Name a folder.\n")
     assert (tmp_path / "figures").read_text() == "mine"
 
 

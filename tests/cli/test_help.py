@@ -98,3 +98,23 @@ def test_the_shell_completes_commands(floatlens: Callable[..., Ran], monkeypatch
 def test_a_mistyped_command_is_suggested(floatlens: Callable[..., Ran]) -> None:
     _, _, errors = floatlens("tarce")
     assert errors == "floatlens: No such command 'tarce'. Did you mean 'trace'? Run `floatlens --help` to see what it takes.\n"
+
+
+def test_sentences_break_between_words_and_only_in_a_terminal(floatlens: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    _, _, in_a_file = floatlens("tarce")
+    assert in_a_file.count("\n") == 1
+    monkeypatch.setenv("FORCE_COLOR", "1")  # by which rich takes it for a terminal
+    _, _, errors = floatlens("tarce")
+    assert all(0 < len(line) <= 40 for line in errors.splitlines())
+    assert errors.split() == in_a_file.split()
+
+
+def test_names_of_classes_are_whole_or_broken_at_a_capital(floatlens: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, table, _ = floatlens("models")
+    assert all(len(line) <= 80 for line in table.splitlines())
+    cells = [line.split("│")[3].strip() for line in table.splitlines() if line.startswith("│")]
+    assert {"AutoModelForCausalLM", "AutoModelForMaskedLM", "DiffusionGemmaFor"} <= set(cells)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "DiffusionGemmaForBlockDiffusion" in floatlens("models")[1]

@@ -139,7 +139,7 @@ def test_what_a_trace_does_not_hold_is_left_out_with_the_remedy(floatlens: Calla
     _, said, _ = floatlens("measure", "one.zarr")
     said = " ".join(said.split())
     assert "Left out: score advantage of anchors. The split of the advantage needs score per head" in said
-    assert "Record it with detail={'flow': 'layer'}" in said
+    assert "Record it with detail={'flow': 'layer'} (--detail flow=layer)" in said
 
 
 @pytest.mark.parametrize(

@@ -39,21 +39,21 @@ LINK = "is a link, and what it leads to is not replaced. Name the folder itself,
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        (".", f". {ABOVE} results."),
-        ("", f". {ABOVE} results."),
-        ("..", f".. {ABOVE} ../results."),
-        ("/", f"/ {ABOVE} /results."),
-        ("folder/..", f"folder/.. {ABOVE} folder/../results."),
-        ("../work", f"../work {ABOVE} ../work/results."),
-        ("link", f"link {LINK}"),
-        ("link/", f"link {LINK}"),
-        ("file-link", f"file-link {LINK}"),
-        ("dangling", f"dangling {LINK}"),
+        (".", f"'.' {ABOVE} results."),
+        ("", f"'.' {ABOVE} results."),
+        ("..", f"'..' {ABOVE} ../results."),
+        ("/", f"'/' {ABOVE} /results."),
+        ("folder/..", f"'folder/..' {ABOVE} folder/../results."),
+        ("../work", f"'../work' {ABOVE} ../work/results."),
+        ("link", f"'link' {LINK}"),
+        ("link/", f"'link' {LINK}"),
+        ("file-link", f"'file-link' {LINK}"),
+        ("dangling", f"'dangling' {LINK}"),
         ("loop/out", "loop/out cannot be written: Symlink loop from 'WORK/loop'. Choose another place."),
-        ("/proc", "/proc is a mount point, so it cannot be replaced. Name a folder inside it, such as /proc/results."),
-        ("nowhere/out", "There is no folder nowhere to write out into. Make it first."),
-        ("file/out", "There is no folder file to write out into. Make it first."),
-        ("file", "file is a file, and nothing is overwritten. Name a folder that does not exist yet."),
+        ("/proc", "'/proc' is a mount point, so it cannot be replaced. Name a folder inside it, such as /proc/results."),
+        ("nowhere/out", "There is no folder 'nowhere' to write 'out' into. Make it first."),
+        ("file/out", "There is no folder 'file' to write 'out' into. Make it first."),
+        ("file", "'file' is a file, and nothing is overwritten. Name a folder that does not exist yet."),
         ("s3://bucket/out", f"s3://bucket/out {ADDRESS}"),
         ("https:/host", f"https:/host {ADDRESS}"),
         ("a\0b", "'a\\x00b' holds a NUL character, which no file system takes. Choose another name."),
@@ -140,7 +140,7 @@ def test_a_folder_that_this_user_may_not_write_to_is_refused(tmp_path: Path) -> 
         said = as_ordinary_user(lambda: refuse_place(tmp_path / "out"))
     finally:
         tmp_path.chmod(0o755)
-    assert said == f"{tmp_path / 'out'} cannot be written: this user may not write there. Choose another place."
+    assert said == f"'{tmp_path / 'out'}' cannot be written: this user may not write there. Choose another place."
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -153,4 +153,4 @@ def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
         said = message_of(lambda: refuse_place(disk / "out"))
     finally:
         subprocess.run(["umount", disk], check=True)
-    assert said == f"{disk / 'out'} cannot be written: it is on a read-only file system. Choose another place."
+    assert said == f"'{disk / 'out'}' cannot be written: it is on a read-only file system. Choose another place."

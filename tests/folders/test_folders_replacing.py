@@ -73,8 +73,8 @@ def test_a_file_of_the_user_in_an_earlier_folder_is_named_before_anything_runs(t
     write_demo(tmp_path / "out", first="1")
     named = change(tmp_path / "out")
     before = contents(tmp_path)
-    assert message_of(lambda: refuse_place(tmp_path / "out", replacing=DEMO)) == f"{tmp_path / 'out'} holds {named}"
-    assert message_of(lambda: write_demo(tmp_path / "out", second="2")) == f"{tmp_path / 'out'} holds {named}"
+    assert message_of(lambda: refuse_place(tmp_path / "out", replacing=DEMO)) == f"'{tmp_path / 'out'}' holds {named}"
+    assert message_of(lambda: write_demo(tmp_path / "out", second="2")) == f"'{tmp_path / 'out'}' holds {named}"
     assert contents(tmp_path) == before
 
 
@@ -83,7 +83,7 @@ def test_a_folder_of_an_earlier_version_has_no_manifest_and_is_left_alone(tmp_pa
     (tmp_path / "out" / "claims.json").write_text(json.dumps({"written_by": DEMO}))
     before = contents(tmp_path)
     assert message_of(lambda: write_demo(tmp_path / "out", second="2")) == (
-        f"{tmp_path / 'out'} exists already and has no manifest.json, so it cannot be told which of its files `floatlens demo` wrote. "
+        f"'{tmp_path / 'out'}' exists already and has no manifest.json, so it cannot be told which of its files `floatlens demo` wrote. "
         "Choose another folder, or remove this one."
     )
     assert contents(tmp_path) == before

@@ -287,7 +287,7 @@ def test_the_command_line_traces_under_interventions(floatlens: Callable[..., tu
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--intervention", "mask-anchor"], "There is no intervention 'mask-anchor'. There are: mask-anchors"),
+        (["--intervention", "mask-anchor"], "There is no intervention 'mask-anchor'. Did you mean 'mask-anchors'? There are: mask-anchors"),
         (["--intervention", "mask-anchors:99"], "Choose a smaller k"),
         (["-s", "intervention=mask-anchors"], "use --intervention"),
     ],

@@ -118,8 +118,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("mask-anchor:1", "There is no intervention 'mask-anchor'. There are: mask-anchors, mask-above"),
-        ("mask-anchors:many", "k is a number, and 'many' is none"),
+        ("mask-anchor:1", "There is no intervention 'mask-anchor'. Did you mean 'mask-anchors'? There are: mask-anchors, mask-above"),
+        ("mask-anchors:many", "k must be a number, not 'many'"),
         ("mask-anchors:0", "k=0 must be a whole number of at least 1"),
         ("mask-anchors:1,2", "no place for '2'; mask-anchors takes k, layers, steps"),
         ("mask-anchors:1,k=2", "names k twice"),

@@ -194,7 +194,10 @@ def test_bad_questions_are_refused() -> None:
         direct_flow(data, group="masked")
     with pytest.raises(fl.Refusal, match="called 'elsewhere'"):
         direct_flow(data.assign_coords(region=["bos", "query", "elsewhere", "answer"]))
-    with pytest.raises(fl.Refusal, match=r"Rollout needs flow, which this trace does not hold\. Record it with detail={'flow': 'layer'}\."):
+    with pytest.raises(
+        fl.Refusal,
+        match=r"Rollout needs flow, .*\. Record it with detail={'flow': 'layer'} \(--detail flow=layer\)\.",
+    ):
         rollout(data)
 
 

@@ -336,7 +336,7 @@ def test_what_would_be_wrong_is_refused_with_the_remedy() -> None:
         (lambda data, _: effective_contribution(data), ("mass", "value_norm")),
     ):
         for name in names:
-            with pytest.raises(fl.Refusal, match=f"needs {name} per head, .*products are not means of products. Record it with detail="):
+            with pytest.raises(fl.Refusal, match=f"needs {name} per head, .*which cannot be split. Record it with detail="):
                 measure(by_layer(data, name), common)
     with pytest.raises(fl.Refusal, match="differ in group"):
         advantage_split(data, common.isel(group=0))

@@ -1,5 +1,7 @@
 """All measures of a trace together: by sample, over prompts, by depth."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -80,6 +82,16 @@ def test_one_step_leaves_out_what_needs_two() -> None:
     assert np.isnan(found.value)
     assert "one step" in found.reason
     assert not np.isnan(find(findings, "on the step's anchors", group="masked", depth="all").value)
+
+
+def test_the_reason_that_is_printed_is_that_of_most_heads() -> None:
+    trace = fl.load("twin-mdm").trace("Where does [UNK] live?", gen_length=8, steps=3, progress=False)
+    by_head = measures.float_index(trace)["reason"].sel(group="predicting").values.ravel()
+    reasons = Counter(str(reason) for reason in by_head if reason)
+    assert len(reasons) > 1, "with one reason only there is nothing to choose"
+    movement = find(measure_trace(trace, progress=False).findings(), "movement", group="predicting", depth="all")
+    assert np.isnan(movement.value)
+    assert movement.reason == reasons.most_common(1)[0][0] != min(reasons)
 
 
 def test_a_trace_against_itself_does_not_differ(trace: fl.Trace) -> None:

@@ -38,6 +38,15 @@ def test_the_published_llada_has_eight_billion_parameters(tmp_path: Path) -> Non
     assert (found.layers, found.heads, round(found.parameters / 1e9, 2)) == (32, 32, 8.02)
 
 
+def test_a_twin_is_said_to_be_what_it_is_itself() -> None:
+    said = {name: examine(name).runs_as for name in ("twin-arm", "twin-mdm", "twin-causal-mdm")}
+    assert said == {
+        "twin-arm": "LlamaForCausalLM, causal",
+        "twin-mdm": "LlamaForCausalLM, bidirectional",
+        "twin-causal-mdm": "LlamaForCausalLM, causal",
+    }
+
+
 def test_what_cannot_be_traced_is_said_with_the_reason(tmp_path: Path) -> None:
     from transformers import Gemma2Config
 

@@ -63,7 +63,7 @@ def test_what_is_varied_has_a_kind_and_a_level() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("nois:.4", f"There is no context 'nois'. There are: {', '.join(CONTEXTS)}."),
+        ("nois:.4", f"There is no context 'nois'. Did you mean 'noise'? There are: {', '.join(CONTEXTS)}."),
         ("noise", "'noise' is not how noise is written: noise:SHARE."),
         ("gold:3", "'gold:3' is not how gold is written: gold."),
         ("noise:some", "'some' is no number"),

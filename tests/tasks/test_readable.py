@@ -89,7 +89,7 @@ def test_the_command_line_refuses_before_any_weights_are_read(
 def test_a_prompt_with_unknown_words_is_run_and_said(twin: fl.LanguageModel, floatlens: Callable[..., Ran], tmp_path: Path) -> None:
     sentence = (
         "twin-mdm does not know 1 of 6 tokens (16.7 %), such as 'Zaphod', and reads [UNK] there: "
-        "what it writes does not answer the prompt as written."
+        "what it writes may not answer the prompt as written."
     )
     for call in (twin.generate, twin.trace):
         with pytest.warns(Caution) as said:
@@ -97,6 +97,21 @@ def test_a_prompt_with_unknown_words_is_run_and_said(twin: fl.LanguageModel, flo
         assert [str(one.message) for one in said] == [sentence]
     code, _, errors = floatlens("trace", "-m", "twin-mdm", "-p", "Where does Zaphod live?", "--gen-length", 2, "-o", tmp_path / "run.zarr")
     assert (code, errors) == (0, f"floatlens: {sentence}\n")
+
+
+def test_an_empty_prompt_is_run_and_said(twin: fl.LanguageModel, floatlens: Callable[..., Ran], tmp_path: Path) -> None:
+    sentence = "{} empty: twin-mdm writes from the beginning-of-text token alone."
+    for prompts, which in (("", "The prompt is"), (["Where?", " "], "Prompt 1 is"), (["", "Where?", ""], "Prompts 0, 2 are")):
+        with pytest.warns(Caution) as cautions:
+            twin.generate(prompts, gen_length=2, progress=False)
+        assert sentence.format(which) in [str(caution.message) for caution in cautions]
+    code, _, errors = floatlens("trace", "-m", "twin-mdm", "-p", "", "--gen-length", 2, "-o", tmp_path / "run.zarr")
+    assert (code, " ".join(errors.split())) == (0, f"floatlens: {sentence.format('The prompt is')}")
+
+
+def test_an_unknown_backslash_is_shown_once(twin: fl.LanguageModel) -> None:
+    with pytest.warns(Caution, match=r"such as '\\', and reads \[UNK\] there"):
+        twin.generate("Where does \\ live?", gen_length=2, progress=False)
 
 
 def test_the_unknown_token_by_its_own_name_and_token_ids_are_what_was_meant(twin: fl.LanguageModel) -> None:

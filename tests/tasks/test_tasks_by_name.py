@@ -63,7 +63,7 @@ def test_a_file_is_found_by_its_published_name(oracle: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "data", "options", "sentence"),
     [
-        ("nqq", None, {}, f"There is no task 'nqq'. There are: {', '.join(TASKS)}."),
+        ("nqq", None, {}, f"There is no task 'nqq'. Did you mean 'nq'? There are: {', '.join(TASKS)}."),
         ("gsm8k", None, {}, "The task gsm8k is read from a file (gsm8k-test.jsonl or test.jsonl), and none is given."),
         (
             "plain",

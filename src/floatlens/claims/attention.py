@@ -130,7 +130,7 @@ def floats(evidence: Evidence) -> list[Part]:
     """How much of the MDM's anchors is replaced from step to step, beyond noise."""
     noise = mean_of(evidence.measured("mdm", "float index (no movement)", group="masked", column="null")).value
     moved = mean_of(evidence.measured("mdm", "movement", group="masked"))
-    return [Part("anchors replaced beyond noise", moved, "above", 0.0, noise, "noise alone")]
+    return [Part("movement beyond noise", moved, "above", 0.0, noise, "noise alone replaces")]
 
 
 def floats_more(evidence: Evidence) -> list[Part]:

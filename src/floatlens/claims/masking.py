@@ -9,6 +9,7 @@ log-likelihood of the value). A twin whose descriptions are no better than what 
 its claims are not asked.
 """
 
+import math
 from dataclasses import dataclass
 
 import xarray as xr
@@ -170,7 +171,13 @@ def at_shortcut(evidence: Evidence, twin: str, experiment: str, context: str) ->
     beyond = mean_of(change(right, ignoring))
     if beyond.low > 0:
         return ""
-    return (
-        f"the {twin} twin is not reliably above the shortcut ({mean_of(right).value:.2f}; ignoring the person scores "
-        f"{mean_of(ignoring).value:.2f}), so it may have nothing to lose"
-    )
+    scores = f"{twin} scores {_in_digits(mean_of(right).value)}, the shortcut {_in_digits(mean_of(ignoring).value)}"
+    if not beyond.value > 0:
+        return f"nothing to lose: {scores}"
+    interval = "" if math.isnan(beyond.low) else f" [{_in_digits(beyond.low)}, {_in_digits(beyond.high)}]"
+    return f"too few questions: {scores}; the difference, {_in_digits(beyond.value)}{interval}, does not exclude 0"
+
+
+def _in_digits(value: float) -> str:
+    """As tables have it: .333, 1.00."""
+    return f"{value:.2f}" if abs(value) >= 0.9995 else f"{value:.3f}".replace("0.", ".", 1)

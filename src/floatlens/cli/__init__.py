@@ -26,7 +26,7 @@ from floatlens.cli.show import show
 from floatlens.cli.trace import trace
 from floatlens.cli.train import train
 from floatlens.cli.verify import verify
-from floatlens.errors import BrokenPromise, Caution, Refusal
+from floatlens.errors import BrokenPromise, Caution, Refusal, bounds_in_words
 from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say, spell_out_what_cannot_be_encoded
 
@@ -183,7 +183,7 @@ def _say_how_it_is_used(mistake: Any) -> None:
     if type(mistake).__name__ == "NoArgsIsHelpError":  # its message is the help
         typer.echo(mistake.format_message())
         return
-    sentence = mistake.format_message().strip()
+    sentence = bounds_in_words(mistake.format_message().strip())
     context = getattr(mistake, "ctx", None)
     help_ = f" Run `{context.command_path} --help` to see what it takes." if context is not None else ""
     _say(f"{sentence if sentence.endswith(('.', '?')) else f'{sentence}.'}{help_}")

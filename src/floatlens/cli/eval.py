@@ -190,7 +190,7 @@ def context_texts(contexts: Sequence[str], levels: str | None, passages: int | N
     takes_levels = ("noise", "position", "layout", "retrieved", "masks")
     bare = [text for text in contexts if text in takes_levels]
     if levels is not None and len(bare) != 1:
-        raise Refusal("--levels need exactly one --context that is given without a level: noise, position, layout, retrieved or masks.")
+        raise Refusal("--levels needs exactly one --context that is given without a level: noise, position, layout, retrieved or masks.")
     if levels is not None and not all(level.strip() for level in levels.split(",")):
         raise Refusal(f"--levels {levels!r} leaves a level out; separate levels by single commas, as in 0,.4,.8.")
     if bare and levels is None:

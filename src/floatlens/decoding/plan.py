@@ -21,7 +21,7 @@ from floatlens.decoding.canvas import Canvas, Run, Step, blank_canvas
 from floatlens.decoding.model import Writer
 from floatlens.decoding.options import AutoregressiveOptions, Decoding, DreamOptions, LladaOptions, Options, SdarOptions, make_options
 from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt, encode
-from floatlens.decoding.tokens import warn_of_unknown_tokens
+from floatlens.decoding.tokens import warn_of_empty_prompts, warn_of_unknown_tokens
 from floatlens.errors import Refusal
 from floatlens.seeds import seeds_of
 
@@ -117,6 +117,7 @@ def plan_writing(lm: Writer, prompts: AnyPrompt | Sequence[AnyPrompt], decoding:
     """Encode the prompts, settle the options, and refuse what the model cannot do; warn of text that it cannot read."""
     encoded = [encode(prompt, lm.tokenizer, chat=decoding.chat, suffix=lm.suffix) for prompt in as_list(prompts)]
     warn_of_unknown_tokens(lm.name, lm.tokenizer, encoded)
+    warn_of_empty_prompts(lm.name, encoded)
     seeds = seeds_of(decoding.seed, len(encoded))
     if lm.sampler is None and decoding.sampler is None:
         return Plan(lm, encoded, decoding, seeds, None)

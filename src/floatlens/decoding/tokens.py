@@ -126,7 +126,8 @@ class Unknown:
     def text(self) -> str:
         """In words, for messages."""
         shown = on_one_line(self.example if len(self.example) <= EXAMPLE_LENGTH else self.example[: EXAMPLE_LENGTH - 1] + "…")
-        return f"{self.count:,} of {self.tokens:,} tokens ({100 * self.share:.1f} %), such as {shown!r}"
+        mark = '"' if "'" in shown else "'"  # repr would double the backslash of a character that is spelled out
+        return f"{self.count:,} of {self.tokens:,} tokens ({100 * self.share:.1f} %), such as {mark}{shown}{mark}"
 
 
 def unknown_in_prompts(tokenizer: Any, prompts: Sequence[EncodedPrompt]) -> Unknown:
@@ -137,8 +138,10 @@ def unknown_in_prompts(tokenizer: Any, prompts: Sequence[EncodedPrompt]) -> Unkn
     >>> from floatlens.decoding.prompts import encode
     >>> from floatlens.tasks.world.tokenizer import make_tokenizer
     >>> tokenizer = make_tokenizer()
-    >>> unknown_in_prompts(tokenizer, [encode("Where does 北京 live?", tokenizer)]).text
-    "1 of 6 tokens (16.7 %), such as '北京'"
+    >>> print(unknown_in_prompts(tokenizer, [encode("Where does 北京 live?", tokenizer)]).text)
+    1 of 6 tokens (16.7 %), such as '北京'
+    >>> print(unknown_in_prompts(tokenizer, [encode("\\\\ live", tokenizer)]).text)
+    1 of 3 tokens (33.3 %), such as '\\'
     """
     own = getattr(tokenizer, "unk_token_id", None)
     texts = [
@@ -172,7 +175,19 @@ def warn_of_unknown_tokens(name: str, tokenizer: Any, prompts: Sequence[EncodedP
     if unknown.count:
         warnings.warn(
             f"{on_one_line(name)} does not know {unknown.text}, and reads {tokenizer.unk_token} there: "
-            f"what it writes does not answer the prompt{'s' * (len(prompts) > 1)} as written.",
+            f"what it writes may not answer the prompt{'s' * (len(prompts) > 1)} as written.",
+            Caution,
+            stacklevel=4,
+        )
+
+
+def warn_of_empty_prompts(name: str, prompts: Sequence[EncodedPrompt]) -> None:
+    """Warn, once for all prompts, that a prompt without text leaves the model nothing but the token that begins every text."""
+    empty = [str(number) for number, prompt in enumerate(prompts) if len(prompt.tokens) == 1 and not prompt.text.strip()]
+    if empty:
+        which = "The prompt is" if len(prompts) == 1 else f"Prompt {empty[0]} is" if len(empty) == 1 else f"Prompts {', '.join(empty)} are"
+        warnings.warn(
+            f"{which} empty: {on_one_line(name)} writes from the beginning-of-text token alone.",
             Caution,
             stacklevel=4,
         )

@@ -76,14 +76,14 @@ def place_for(path: str | os.PathLike[str], *, replacing: str | None = None, men
     --------
     >>> place_for(".")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: . is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as results.
+    floatlens.errors.Refusal: '.' is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as results.
     """
     given, place = _parent_checked(path)
     with disk_failures(place):
         if not os.path.lexists(place):
             return place
         if not place.is_dir():
-            raise Refusal(f"{given} is a file, and nothing is overwritten. Name a folder that does not exist yet.")
+            raise Refusal(f"'{given}' is a file, and nothing is overwritten. Name a folder that does not exist yet.")
         if any(place.iterdir()):
             _refuse_foreign(given, place, replacing, mending)
     return place
@@ -101,12 +101,12 @@ def place_to_add_to(path: str | os.PathLike[str], names: list[str]) -> Path:
     if not os.path.lexists(place):
         return place
     if not place.is_dir():
-        raise Refusal(f"{given} is a file. Name a folder.")
+        raise Refusal(f"'{given}' is a file. Name a folder.")
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        raise Refusal(f"{given} cannot be written: {_why_not_writable(place)}. Choose another folder.")
+        raise Refusal(f"'{given}' cannot be written: {_why_not_writable(place)}. Choose another folder.")
     if names and (foreign := sorted({*names} & {*not_ours(place)})):
         raise Refusal(
-            f"{given} holds {_listed(foreign)}, which floatlens did not write or somebody has edited since, and would be overwritten. "
+            f"'{given}' holds {_listed(foreign)}, which floatlens did not write or somebody has edited since, and would be overwritten. "
             "Move it away, or choose another folder."
         )
     return place
@@ -178,43 +178,43 @@ def _parent_checked(path: str | os.PathLike[str]) -> tuple[Path, Path]:
         place = given.parent.resolve() / given.name if given.name not in ("", "..") else given.resolve()
         if Path.cwd().resolve().is_relative_to(place.resolve()):
             raise Refusal(
-                f"{given} is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as "
+                f"'{given}' is the working directory or lies above it, so it cannot be replaced. Name a new folder, such as "
                 f"{given / 'results'}."
             )
         if place.is_symlink():
-            raise Refusal(f"{given} is a link, and what it leads to is not replaced. Name the folder itself, or a new one.")
+            raise Refusal(f"'{given}' is a link, and what it leads to is not replaced. Name the folder itself, or a new one.")
         if _is_mount(place):
-            raise Refusal(f"{given} is a mount point, so it cannot be replaced. Name a folder inside it, such as {given / 'results'}.")
+            raise Refusal(f"'{given}' is a mount point, so it cannot be replaced. Name a folder inside it, such as {given / 'results'}.")
         if not place.parent.is_dir():
-            raise Refusal(f"There is no folder {given.parent} to write {given.name} into. Make it first.")
+            raise Refusal(f"There is no folder '{given.parent}' to write '{given.name}' into. Make it first.")
         _refuse_long(place)
     except (OSError, RuntimeError) as error:  # a link to itself is a RuntimeError
         number = error.errno if isinstance(error, OSError) else None
         why = _FAILURES.get(number or 0) or (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise Refusal(f"{_short(text)} cannot be written: {why}. Choose another place.") from None
     if not os.access(place.parent, os.W_OK | os.X_OK):
-        raise Refusal(f"{given} cannot be written: {_why_not_writable(place.parent)}. Choose another place.")
+        raise Refusal(f"'{given}' cannot be written: {_why_not_writable(place.parent)}. Choose another place.")
     return given, place
 
 
 def _refuse_foreign(given: Path, place: Path, replacing: str | None, mending: bool) -> None:
     if replacing is None or not place.is_dir() or place.is_symlink():
-        raise Refusal(f"{given} exists already, and nothing is overwritten. Choose another name, or remove it.")
+        raise Refusal(f"'{given}' exists already, and nothing is overwritten. Choose another name, or remove it.")
     manifest = read_manifest(place)
     if manifest is None:
         raise Refusal(
-            f"{given} exists already and has no {MANIFEST}, so it cannot be told which of its files `{replacing}` wrote. "
+            f"'{given}' exists already and has no {MANIFEST}, so it cannot be told which of its files `{replacing}` wrote. "
             "Choose another folder, or remove this one."
         )
     if manifest.written_by != replacing:
-        raise Refusal(f"{given} was written by `{manifest.written_by}`, so `{replacing}` does not replace it. Choose another folder.")
+        raise Refusal(f"'{given}' was written by `{manifest.written_by}`, so `{replacing}` does not replace it. Choose another folder.")
     if foreign := not_ours(place, mending=mending):
         raise Refusal(
-            f"{given} holds {_listed(foreign)}, which floatlens did not write or somebody has edited since, and would be lost. "
+            f"'{given}' holds {_listed(foreign)}, which floatlens did not write or somebody has edited since, and would be lost. "
             "Move it away, or choose another folder."
         )
     if not os.access(place, os.W_OK | os.X_OK):
-        raise Refusal(f"{given} cannot be replaced: {_why_not_writable(place)}. Choose another folder.")
+        raise Refusal(f"'{given}' cannot be replaced: {_why_not_writable(place)}. Choose another folder.")
 
 
 def _refuse_long(place: Path) -> None:

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-
+from floatlens import terminal
 from floatlens.errors import Refusal
 from floatlens.folders.manifest import MANIFEST, add_to_manifest, entries, not_ours, read_manifest, write_manifest
 from floatlens.folders.owners import KEPT, NEW, OLD, USED, Claim, claim, refuse_busy
@@ -395,5 +394,5 @@ def _sync_all(folder: Path) -> None:
 
 
 def say(sentence: str) -> None:
-    """A sentence on stderr, on one line."""
-    Console(stderr=True, emoji=False).print(sentence, markup=False, highlight=False, soft_wrap=True)
+    """A sentence on stderr."""
+    terminal.say(terminal.make_console(stderr=True), sentence)

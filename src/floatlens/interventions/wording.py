@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, suggestion
 from floatlens.interventions.specification import (
     ExtraSinkToken,
     Intervention,
@@ -103,8 +103,8 @@ def from_text(text: str) -> Intervention:
     MaskAnchors(layers=None, steps=None, k=5)
     >>> from_text("mask-anchor:1")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: There is no intervention 'mask-anchor'. There are: mask-anchors, mask-above, zero-anchor-values, mask-heads, \
-extra-sink-token, keep-sinks, random-keys, random-heads.
+    floatlens.errors.Refusal: There is no intervention 'mask-anchor'. Did you mean 'mask-anchors'? There are: mask-anchors, mask-above, \
+zero-anchor-values, mask-heads, extra-sink-token, keep-sinks, random-keys, random-heads.
     """
     own, _, original = text.strip().partition(" of ")
     if " of " in original:
@@ -121,7 +121,7 @@ extra-sink-token, keep-sinks, random-keys, random-heads.
 
 def _kind(name: Any) -> type[Intervention]:
     if not isinstance(name, str) or name not in KINDS:
-        raise Refusal(f"There is no intervention {name!r}. There are: {', '.join(KINDS)}.")
+        raise Refusal(f"There is no intervention {name!r}.{suggestion(str(name), KINDS)} There are: {', '.join(KINDS)}.")
     return KINDS[name]
 
 
@@ -158,7 +158,7 @@ def _read(field: str, value: str, phrase: Phrase) -> Any:
     try:
         return reader(value)
     except ValueError:
-        raise phrase.refusal(f"{field} is a number, and {value[:40]!r} is none.") from None
+        raise phrase.refusal(f"{field} must be a number, not {value[:40]!r}.") from None
 
 
 def _head(pair: str, phrase: Phrase) -> tuple[int, int]:

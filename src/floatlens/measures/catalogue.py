@@ -8,6 +8,7 @@ layer and group as far as those exist; `part` names what else there is (a role, 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -134,7 +135,7 @@ def _mean(result: xr.Dataset, value: str, null: str | None = None, part: str | N
     names = {"value": value} if null is None else {"value": value, "null": null}
     averaged = {key: result[name].mean([axis for axis in ("step", "head") if axis in result[name].dims]) for key, name in names.items()}
     if "reason" in result:
-        averaged["reason"] = first_reason(result["reason"])
+        averaged["reason"] = most_frequent_reason(result["reason"])
     return (
         averaged
         if part is None
@@ -142,17 +143,22 @@ def _mean(result: xr.Dataset, value: str, null: str | None = None, part: str | N
     )
 
 
-def first_reason(reasons: xr.DataArray) -> xr.DataArray:
-    """The first sentence that is not empty, by group.
+def most_frequent_reason(reasons: xr.DataArray) -> xr.DataArray:
+    """The sentence that is given most often, by group; "" only where no other is given. Of equally frequent ones, the first by alphabet.
 
     Examples
     --------
-    >>> str(first_reason(xr.DataArray(["", "one step"], dims="layer")).values)
+    >>> str(most_frequent_reason(xr.DataArray(["", "", "", "no anchors", "one step", "one step"], dims="head")).values)
     'one step'
     """
     others = [axis for axis in reasons.dims if axis != "group"]
+
+    def most_frequent(texts: Any) -> str:  # an array, or a single text
+        sentences, counts = np.unique([text for text in np.ravel(texts) if text], return_counts=True)
+        return str(sentences[counts.argmax()]) if len(sentences) else ""
+
     return xr.apply_ufunc(
-        lambda texts: next((text for text in np.unique(texts) if text), ""),
+        most_frequent,
         reasons,
         input_core_dims=[others],
         vectorize=True,
@@ -202,7 +208,7 @@ def _contribution(sample: Sample) -> Values:
 
 def _slope(sample: Sample) -> Values:
     slopes = structural_slope(sample.roles)
-    return {"value": slopes["slope"], "reason": first_reason(slopes["reason"])}
+    return {"value": slopes["slope"], "reason": most_frequent_reason(slopes["reason"])}
 
 
 def _rollout(sample: Sample) -> Values:

@@ -136,7 +136,7 @@ NO_HALVES = "nothing recorded that tells noise from movement: record halves"
 HALVES_PER_LAYER = "halves were recorded per layer and mass per head: use per_head=False"
 ONE_HALF = "no two neighbouring steps have rows of the group at even and at odd positions"
 EMPTY_HALVES = "no anchors in the halves of the rows"
-ONE_ROW = "one row per step, whose noise looks like movement: compare with no_movement, the same rows in any order"
+ONE_ROW = "one row per step, so noise and movement cannot be told apart; see float index (no movement)"
 
 
 @one_sample_at_a_time

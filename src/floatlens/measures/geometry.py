@@ -235,6 +235,6 @@ def _refuse_layers(data: xr.Dataset, names: tuple[str, ...], what_for: str) -> N
     for name in names:
         if "head" not in data[name].dims:
             raise Refusal(
-                f"{what_for} needs {name} per head, and this trace kept its mean over heads, whose products are not means of products. "
+                f"{what_for} needs {name} per head, and this trace kept only means over heads, which cannot be split. "
                 f"Record it with {RECORDED_BY[name]}."
             )

@@ -29,12 +29,16 @@ def gold_positions(data: xr.Dataset, gold: str | xr.DataArray) -> np.ndarray:
     [2, 3]
     >>> gold_positions(data, "doc_3")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: There is no region 'doc_3' to be the gold span; the regions are doc_1, doc_2.
+    floatlens.errors.Refusal: There is no region 'doc_3'. This needs a region with the answer; name it with gold= (--gold). Regions: \
+doc_1, doc_2.
     """
     if isinstance(gold, str):
         names = [str(name) for name in data["region"].values] if "in_region" in data and "region" in data.coords else []
         if gold not in names:
-            raise Refusal(f"There is no region {gold!r} to be the gold span; the regions are {', '.join(names) or 'not recorded'}.")
+            raise Refusal(
+                f"There is no region {gold!r}. This needs a region with the answer; name it with gold= (--gold). "
+                f"Regions: {', '.join(names) or 'not recorded'}."
+            )
         return np.flatnonzero(data["in_region"].isel(region=names.index(gold)).values)
     if not isinstance(gold, xr.DataArray) or gold.dtype != bool:
         kind = f"an array of {gold.dtype}" if isinstance(gold, xr.DataArray) else f"a {type(gold).__name__}"
@@ -155,7 +159,9 @@ def _chosen(attention: xr.Dataset, layers: Sequence[int] | None, heads: Sequence
     if heads is None:
         return attention.isel(layer=at_layer)
     if "head" not in attention.dims:
-        raise Refusal("Heads are chosen, but mass is kept per layer. Record it with detail={'mass': 'head'}, or choose layers.")
+        raise Refusal(
+            "Heads are chosen, but mass is kept per layer. Record it with detail={'mass': 'head'} (--detail mass=head), or choose layers."
+        )
     at_head = [int(head) for _, head in heads]
     outside = [pair for pair, head in zip(heads, at_head, strict=True) if not 0 <= head < attention.sizes["head"]]
     if outside:

@@ -38,20 +38,20 @@ HALVES = tuple(f"{name}_even" for name in RECEIVED)
 NO_ROWS = "the group has no rows here"
 
 RECORDED_BY = {
-    "mass": "detail={'mass': 'head'}",
-    "visible": "detail={'mass': 'head'}",
-    "null": "detail={'mass': 'head'}",
-    "rows": "detail={'mass': 'head'}",
-    "mass_even": "detail={'halves': 'head'}",
-    "entropy": "detail={'entropy': 'head'}",
-    "score": "detail={'geometry': 'head'}",
-    "cosine": "detail={'geometry': 'head'}",
-    "norm_product": "detail={'geometry': 'head'}",
-    "key_norm": "detail={'norms': 'head'}",
-    "value_norm": "detail={'norms': 'head'}",
-    "flow": "detail={'flow': 'layer'}",
-    "top_key": "detail={'top_keys': 'head'}",
-    "pattern": "patterns=[(layer, head), ...]",
+    "mass": "detail={'mass': 'head'} (--detail mass=head)",
+    "visible": "detail={'mass': 'head'} (--detail mass=head)",
+    "null": "detail={'mass': 'head'} (--detail mass=head)",
+    "rows": "detail={'mass': 'head'} (--detail mass=head)",
+    "mass_even": "detail={'halves': 'head'} (--detail halves=head)",
+    "entropy": "detail={'entropy': 'head'} (--detail entropy=head)",
+    "score": "detail={'geometry': 'head'} (--detail geometry=head)",
+    "cosine": "detail={'geometry': 'head'} (--detail geometry=head)",
+    "norm_product": "detail={'geometry': 'head'} (--detail geometry=head)",
+    "key_norm": "detail={'norms': 'head'} (--detail norms=head)",
+    "value_norm": "detail={'norms': 'head'} (--detail norms=head)",
+    "flow": "detail={'flow': 'layer'} (--detail flow=layer)",
+    "top_key": "detail={'top_keys': 'head'} (--detail top_keys=head)",
+    "pattern": "patterns=[(layer, head), ...] (--patterns layer:head,...)",
 }
 
 

@@ -17,7 +17,7 @@ import xarray as xr
 
 from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
-from floatlens.measures.catalogue import CATALOGUE, ON_RECTANGLE, RANGES, Line, Sample, first_reason
+from floatlens.measures.catalogue import CATALOGUE, ON_RECTANGLE, RANGES, Line, Sample, most_frequent_reason
 from floatlens.measures.inputs import depths, prompts_of
 from floatlens.statistics.resampling import bootstrap, bootstrap_difference
 from floatlens.terminal import progress_bar
@@ -137,7 +137,7 @@ def _findings(name: str, unit: str, values: xr.Dataset, by_layer: bool, prompts:
     spread["null"] = numbers["null"].mean("sample") if "null" in numbers else xr.full_like(spread["estimate"], np.nan)
     axes = [axis for axis in ("group", "part", "depth") if axis in spread["estimate"].dims]
     spread = spread.broadcast_like(spread["estimate"]).transpose(*axes)
-    why = first_reason(values["reason"]) if "reason" in values else xr.DataArray("")
+    why = most_frequent_reason(values["reason"]) if "reason" in values else xr.DataArray("")
     findings = []
     for place in np.ndindex(*spread["estimate"].shape):
         entry = spread.isel(dict(zip(axes, place, strict=True)))

@@ -14,7 +14,6 @@ Refused as well: an index that does not match its files, a tensor that two files
 installation without the bundled twins.
 """
 
-import difflib
 import json
 import math
 import os
@@ -36,7 +35,7 @@ from huggingface_hub.errors import (
 )
 from safetensors import SafetensorError, safe_open
 
-from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown
+from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown, suggestion
 from floatlens.models.sources.smollm2 import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
@@ -296,8 +295,7 @@ def _plain_name(name: Any) -> str:
 
 
 def _unknown(text: str) -> str:
-    close = difflib.get_close_matches(text.lower(), BUNDLED, n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else f" Bundled: {', '.join(BUNDLED)}."
+    hint = suggestion(text, BUNDLED) or f" Bundled: {', '.join(BUNDLED)}."
     return (
         f"There is no model {shown(text)!r}: it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name.{hint}"
     )

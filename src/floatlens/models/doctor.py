@@ -66,7 +66,7 @@ def examine(
         folder=str(checkpoint.folder),
         revision=checkpoint.revision,
         family=blueprint.family,
-        runs_as=FAMILIES[blueprint.family].runs_as,
+        runs_as=blueprint.runs_as or FAMILIES[blueprint.family].runs_as,
         config=config,
         layers=config.num_hidden_layers,
         attention_calls=calls,

@@ -52,7 +52,7 @@ def print_evaluation(console: Console, table: pl.DataFrame, outcomes: Sequence[O
     >>> table = pl.DataFrame(rows, schema_overrides={"level": pl.Float64, "removed": pl.Float64, "shortcut": pl.Float64})
     >>> print_evaluation(Console(width=80), table, summarise(table, outcomes=["accuracy"]))  # doctest: +ELLIPSIS
     3 questions. Means with 95 % intervals over questions; accuracies from 0 to 1.
-    Brackets, which always run unedited, are marked *.
+    Closed-book and gold (*) always run, without interventions.
     ...
     No passage was cut.
     """
@@ -75,7 +75,7 @@ def _print_head(console: Console, table: pl.DataFrame, measured: set[str]) -> No
     units = "accuracies from 0 to 1" + "; log likelihoods of the answer in nats" * ("log_likelihood" in measured)
     sentences = [
         f"{counted(questions, 'question')}. Means with 95 % intervals over questions; {units}.",
-        "Brackets, which always run unedited, are marked *.",
+        "Closed-book and gold (*) always run, without interventions.",
         *["Below each intervention stand its controls, which hit random others."] * (table["control"] != "").any(),
     ]
     console.print("\n".join(sentences), end="\n\n", highlight=False)

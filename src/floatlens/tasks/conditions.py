@@ -15,7 +15,7 @@ without a context; plain functions and controls by themselves.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, suggestion
 from floatlens.folders import short_name
 from floatlens.interventions.specification import Intervention, KeyPicker, MaskHeads, RandomHeads, RandomKeys
 from floatlens.interventions.wording import from_text, to_text
@@ -122,7 +122,8 @@ def condition_of(given: "str | Context | Condition") -> Condition:
     phrase = parse(given)
     form = next((form for form in CONTEXTS if form.partition(":")[0] == phrase.name), None)
     if form is None:
-        raise Refusal(f"There is no context {phrase.name!r}. There are: {', '.join(CONTEXTS)}.")
+        known = [context.partition(":")[0] for context in CONTEXTS]
+        raise Refusal(f"There is no context {phrase.name!r}.{suggestion(phrase.name, known)} There are: {', '.join(CONTEXTS)}.")
     value = [_VALUE[phrase.name]] if phrase.name in _VALUE else []
     takes = [*value, *_OPTIONS.get(phrase.name, ()), *(["masks"] if phrase.name != "masks" else [])]
     if bool(value) != any(field in ("", *value) for field, _ in phrase.words):

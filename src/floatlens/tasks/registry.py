@@ -30,7 +30,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, suggestion
 from floatlens.models.sources.smollm2 import cache_folder
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
@@ -265,7 +265,7 @@ def load_task(
     [4, 9, 3]
     """
     if name not in TASKS:
-        raise Refusal(f"There is no task {name!r}. There are: {', '.join(TASKS)}.")
+        raise Refusal(f"There is no task {name!r}.{suggestion(str(name), TASKS)} There are: {', '.join(TASKS)}.")
     if count < 1:
         raise Refusal(f"{count} samples were asked for; at least one is needed.")
     contexts = [condition.context for condition in conditions]

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, bounds_in_words
 
 Objective = Literal["ar", "diffusion"]
 MaskKind = Literal["causal", "bidirectional", "annealed"]
@@ -223,14 +223,14 @@ def recipe_of(table: dict[str, Any], where: str) -> Recipe:
     --------
     >>> recipe_of({"base": "smollm2-135m", "mask_token": "<empty_output>", "updates": 0}, "own.toml")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: own.toml, updates: Input should be greater than or equal to 1 (it is 0). Correct this field.
+    floatlens.errors.Refusal: own.toml, updates: must be at least 1 (it is 0). Correct this field.
     """
     try:
         return Recipe.model_validate_json(json.dumps(table, default=str), strict=True)  # from JSON, where lists may be tuples
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
-        sentence = first["msg"].removeprefix("Value error, ")
+        sentence = bounds_in_words(first["msg"].removeprefix("Value error, "))
         shown = f" (it is {str(first['input'])[:60]!s})" if first["type"] not in ("missing", "value_error", "extra_forbidden") else ""
         raise Refusal(
             f"{where}{f', {field}' if field else ''}: {sentence}{shown}. Correct {'this field' if field else 'the recipe'}."

@@ -52,6 +52,7 @@ class Blueprint:
     sampler_defaults: Mapping[str, Any] | None = None  # options that the checkpoint itself sets
     blocks: Blocks | None = None  # None for families whose rows never see by blocks
     step_on: Callable[[nn.Module], nn.Module] | None = None  # for own loops: the module of which a forward is a step
+    runs_as: str = ""  # what this model is, where its family runs as several things
     strict_names: bool = True  # compare tensor names with the class before reading weights
 
 

@@ -59,13 +59,14 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         sampler=kind.sampler,
         row_offset=kind.row_offset,
         end_tokens=as_tokens(config.eos_token_id),
+        runs_as=f"LlamaForCausalLM, {'causal' if kind.causal else 'bidirectional'}",
     )
 
 
 FAMILY = Family(
     name="twin",
     models="twin-arm, twin-mdm, twin-causal-mdm",
-    runs_as="LlamaForCausalLM; causal, bidirectional, causal",
+    runs_as="LlamaForCausalLM, causal or bidirectional",
     checked="trained here; scores measured again by a test",
     recognises=recognises,
     blueprint=blueprint,

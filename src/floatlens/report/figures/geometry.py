@@ -54,7 +54,8 @@ def qk_geometry(trace: Measurable, *, group: str | None = None, rule: str = "lif
     >>> from floatlens.measures import from_attention
     >>> qk_geometry(from_attention(np.full((4, 4), 0.25)))
     Traceback (most recent call last):
-    floatlens.errors.Refusal: Geometry needs score, which this trace does not hold. Record it with detail={'geometry': 'head'}.
+    floatlens.errors.Refusal: Geometry needs score, which this trace does not hold. Record it with \
+detail={'geometry': 'head'} (--detail geometry=head).
     """
     subject = subject_of(trace, group)
     refuse_missing(subject.data, (*RECEIVED, *GEOMETRY), "Geometry")
