@@ -191,4 +191,4 @@ def test_one_row_per_step_is_compared_with_its_steps_in_any_order(one_after_the_
     figure = figures.float_index_by_layer(one_after_the_other, eps=0.5)
     assert figure.axes[1].get_title() == "one row per step, keys that all rows see"
     assert len(figure.axes) == 2
-    assert "noise looks like movement" in footer(figure)
+    assert "noise and movement cannot be told apart" in footer(figure)

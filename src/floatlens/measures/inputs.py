@@ -120,7 +120,8 @@ def refuse_missing(data: xr.Dataset, names: Iterable[str], what_for: str) -> Non
     --------
     >>> refuse_missing(xr.Dataset(), ["mass_even"], "The float index")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: The float index needs mass_even, which this trace does not hold. Record it with detail={'halves': 'head'}.
+    floatlens.errors.Refusal: The float index needs mass_even, which this trace does not hold. Record it with detail={'halves': 'head'} \
+(--detail halves=head).
     """
     for name in names:
         if name not in data.variables:
