@@ -129,11 +129,7 @@ def score_program(programs: Mapping[str, CodeTask], text: str, sample: Sample) -
     Examples
     --------
     >>> task = CodeTask("mine/0", "def double(number):\\n", "def check(candidate):\\n    assert candidate(2) == 4\\n", "double", "")
-    >>> try:
-    ...     passed = score_program({task.id: task}, "    return 2 * number\\n", Sample(task.id, task.prompt, ("-",))).accuracy
-    ... except Refusal:
-    ...     passed = 1.0  # where namespaces are not available
-    >>> passed
+    >>> score_program({task.id: task}, "    return 2 * number\\n", Sample(task.id, task.prompt, ("-",))).accuracy
     1.0
     """
     task = programs[sample.id]
@@ -215,10 +211,7 @@ def require_isolation() -> None:
 
     Examples
     --------
-    >>> try:
-    ...     require_isolation()
-    ... except Refusal:
-    ...     pass  # where namespaces are not available
+    >>> require_isolation()
     """
     outcome = run_program(NOTHING_TO_DO, whole_program(NOTHING_TO_DO, NOTHING_TO_DO.solution))
     if outcome.how != "passed":
@@ -231,11 +224,7 @@ def run_program(task: CodeTask, program: str, *, seconds: float = 10.0, memory: 
     Examples
     --------
     >>> task = CodeTask("mine/0", "def double(number):\\n", "def check(candidate):\\n    assert candidate(2) == 4, 'no'\\n", "double", "")
-    >>> try:
-    ...     outcome = run_program(task, "def double(number):\\n    return number\\n")
-    ... except Refusal:
-    ...     outcome = Outcome("failed", "AssertionError: no")  # where namespaces are not available
-    >>> outcome
+    >>> run_program(task, "def double(number):\\n    return number\\n")
     Outcome(how='failed', detail='AssertionError: no')
     """
     if not 0 < seconds <= MOST_SECONDS or not 1 << 27 <= memory < 1 << 63:
