@@ -28,6 +28,9 @@ def adapt(
     ),
     seed: int = typer.Option(None, min=0, help="Seed, instead of the recipe's."),
     updates: int = typer.Option(None, min=1, help="Number of updates, instead of the recipe's."),
+    stop_after: int = typer.Option(
+        None, min=1, help="Stop after so many updates. Without it, the same command continues to the end of the recipe."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print tokens, memory and time, and train nothing."),
 ) -> None:
     """Train an adapter that turns a causal language model into a diffusion model.
@@ -77,8 +80,10 @@ def adapt(
             say(console, sentence)
     if dry_run:
         return
-    with _update_bar(chosen.updates, done, into.name) as watch:
-        standing = run(adaptation, into, report=lambda entry: say(console, _line(entry, chosen.updates)), watch=watch)
+    with _update_bar(min(chosen.updates, stop_after or chosen.updates), done, into.name) as watch:
+        standing = run(
+            adaptation, into, stop_after=stop_after, report=lambda entry: say(console, _line(entry, chosen.updates)), watch=watch
+        )
     write_card(into, adaptation, standing, into.name)
     say(console, f"Wrote {into / 'adapter.safetensors'} and {into / 'README.md'}, its model card.")
 

@@ -32,11 +32,22 @@ class _Part(BaseModel):
 
 
 class AdapterSettings(_Part):
-    """What is trained: LoRA on all linear maps ("lora"), the gains of the norms as well ("lora+norms"), or all weights ("all")."""
+    """What is trained: LoRA on all linear maps ("lora"), the gains of the norms as well ("lora+norms"), or all weights ("all").
+
+    `frozen_in` is the type in which the weights that are not trained are multiplied while training; bfloat16 is faster where the
+    processor has instructions for it. What is trained, norms, attention and sums stay in float32, and so does the merged model.
+    """
 
     trains: Literal["lora", "lora+norms", "all"] = "lora+norms"
     rank: Annotated[int, Field(ge=1, le=1024)] = 8
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 16.0
+    frozen_in: Literal["float32", "bfloat16"] = "float32"
+
+    @model_validator(mode="after")
+    def _refuse_nothing_frozen(self) -> "AdapterSettings":
+        if self.trains == "all" and self.frozen_in != "float32":
+            raise ValueError(f'frozen_in is {self.frozen_in}, but trains = "all" leaves nothing frozen')
+        return self
 
 
 class OptimizerSettings(_Part):
@@ -123,8 +134,8 @@ class Recipe(_Part):
     Examples
     --------
     >>> recipe = bundled_recipe("smollm2")
-    >>> recipe.updates, recipe.rate_at(10), recipe.rate_at(100), recipe.rate_at(1024)
-    (1024, 0.0005, 0.001, 0.0001)
+    >>> recipe.updates, recipe.rate_at(10), recipe.rate_at(100), recipe.rate_at(896)
+    (896, 0.0005, 0.001, 0.0001)
     """
 
     base: str

@@ -138,7 +138,7 @@ def begin(lm: LanguageModel, recipe: Recipe, objective: Objective, mask: MaskKin
     mask_token_id = mask_token_of(lm, recipe.mask_token)
     data = prepare(recipe, Path(data_folder).expanduser(), lm.tokenizer)
     settings, base_sha256 = recipe.adapter, weights_sha256(lm.module)
-    trained = attach(lm.module, settings.trains, settings.rank, settings.alpha, recipe.seed)
+    trained = attach(lm.module, settings.trains, settings.rank, settings.alpha, recipe.seed, getattr(torch, settings.frozen_in))
     predictor = Predictor(lm.module, trained["mask_offset"], mask_token_id, mask, recipe.seed)
     decays = [weights for weights in trained.values() if weights.ndim == 2]
     stays = [weights for weights in trained.values() if weights.ndim != 2]
@@ -152,6 +152,7 @@ def run(
     adaptation: Adaptation,
     folder: str | PathLike[str],
     *,
+    stop_after: int | None = None,
     report: Callable[[Entry], None] = lambda entry: None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Standing:
@@ -163,12 +164,15 @@ def run(
         From `begin`.
     folder
         Where the run is kept; it is made if it is not there.
+    stop_after
+        Stop after so many updates in all. Up to there the run is that of the whole recipe, which it can be continued to.
     report
         Given every new entry of the log.
     watch
         Given every update.
     """
     recipe = adaptation.recipe
+    final = min(recipe.updates, stop_after or recipe.updates)
     with one_writer(folder, WRITTEN_BY) as place:
         _claim(place, adaptation)
         standing = restore(place / STATE, adaptation)
@@ -176,13 +180,13 @@ def run(
             standing = _with_entry(standing, _held_out_entry(adaptation, 0), report)
         log, losses = list(standing.log), []
         seen, supervised, began = standing.seen, standing.supervised, time.monotonic() - standing.seconds
-        for update in range(standing.done + 1, recipe.updates + 1):
+        for update in range(standing.done + 1, final + 1):
             started, sequences = time.monotonic(), adaptation.draw(update)
             losses.append(adaptation.step(update, sequences))
             tokens = sum(len(sequence.tokens) for sequence in sequences)
             seen, supervised = seen + tokens, supervised + sum(len(sequence.targets) for sequence in sequences)
             watch(Progress(update, losses[-1], tokens, time.monotonic() - started))
-            last = update == recipe.updates
+            last = update == final
             if last or update & (update - 1) == 0:
                 write_adapter(place / checkpoint_name(update), adaptation.adapter(update))
                 log.append(_held_out_entry(adaptation, update))
@@ -195,7 +199,7 @@ def run(
                 store(place / STATE, adaptation, standing)
                 write_whole(place / LOG, "".join(json.dumps(entry) + "\n" for entry in log).encode())
                 losses = []
-        write_adapter(place / ADAPTER, adaptation.adapter(recipe.updates))
+        write_adapter(place / ADAPTER, adaptation.adapter(standing.done))
     return standing
 
 
