@@ -1,30 +1,22 @@
 """Adapters: merging equals what was trained and what peft merges, files hold them, and another base is refused."""
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from adapt_data import stories_model, tiny_module
+from adapt_data import STORIES, stories_model, tiny_module
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import floatlens as fl
+from floatlens.decoding.canvas import Pass
 from floatlens.errors import Refusal
-from floatlens.lab.adaptation.adapter import (
-    Adapter,
-    AdapterInfo,
-    adapted_model,
-    attach,
-    mask_token_of,
-    merge_adapter,
-    read_adapter,
-    refuse_model,
-    weights_sha256,
-    write_adapter,
-)
+from floatlens.lab.adaptation.adapter import attach, mask_token_of, refuse_model
 from floatlens.lab.adaptation.objective import Predictor
+from floatlens.models.adapters import Adapter, AdapterInfo, merge_adapter, read_adapter, weights_sha256, write_adapter
 
 MASK = 63
 TOKENS = torch.tensor([5, 9, MASK, 4, 7, MASK, 33, 2])
@@ -128,18 +120,83 @@ def test_what_is_no_adapter_or_is_one_for_another_model_is_refused(tmp_path: Pat
         merge_adapter(tiny_module(), Adapter(INFO, whole))
 
 
-def test_an_adapted_model_writes_by_diffusion_and_another_base_is_refused() -> None:
+@pytest.fixture
+def adapter_file(tmp_path: Path) -> Path:
+    """An adapter of stories260K whose mask token, if it could be written, would be the likeliest."""
     lm = stories_model()
     mask_token = mask_token_of(lm, "<0x01>")
     parameters = attach(stories_model().module, "lora", rank=2, alpha=4.0, seed=0)
     parameters["mask_offset"].data.fill_(0.1)
-    info = replace(INFO, trains="lora", rank=2, alpha=4.0, mask_token_id=mask_token, base_sha256=weights_sha256(lm.module))
+    info = replace(
+        INFO, trains="lora", rank=2, alpha=4.0, mask_token_id=mask_token, base=str(STORIES), base_sha256=weights_sha256(lm.module)
+    )
+    write_adapter(tmp_path / "adapter.safetensors", Adapter(info, parameters))
+    return tmp_path / "adapter.safetensors"
+
+
+@pytest.mark.parametrize("of_folder", [True, False])
+def test_an_adapter_is_loaded_as_a_diffusion_model_that_is_saved_and_loaded_again(
+    adapter_file: Path, tmp_path: Path, of_folder: bool
+) -> None:
+    lm = fl.load(adapter_file.parent if of_folder else adapter_file)
+    mask_token = read_adapter(adapter_file).info.mask_token_id
+    assert (lm.family, lm.sampler, lm.row_offset, lm.mask_token_id, lm.config.is_causal) == ("adapted", "llada", 1, mask_token, False)
+    assert lm.revision == hashlib.sha256(adapter_file.read_bytes()).hexdigest()[:16]
+    written = lm.generate("Once upon a time", gen_length=8, progress=False)[0]
+    lm.save(tmp_path / "saved")
+    again = fl.load(tmp_path / "saved")
+    assert (again.family, again.row_offset, again.never_written) == ("adapted", 1, (mask_token,))
+    assert again.generate("Once upon a time", gen_length=8, progress=False)[0].tokens == written.tokens
+    half = fl.load(adapter_file, dtype="bfloat16")  # merged in float32 first
+    assert half.dtype == torch.bfloat16
+    assert torch.equal(half.module.get_input_embeddings().weight, lm.module.get_input_embeddings().weight.bfloat16())  # type: ignore[operator]
+
+
+def test_the_objective_ar_gives_an_autoregressive_model(adapter_file: Path) -> None:
+    adapter = read_adapter(adapter_file)
+    write_adapter(adapter_file, Adapter(replace(adapter.info, objective="ar", mask="causal"), adapter.tensors))
+    lm = fl.load(adapter_file)
+    assert (lm.sampler, lm.row_offset, lm.mask_token_id, lm.config.is_causal) == ("autoregressive", 1, None, True)
+
+
+@pytest.mark.parametrize("objective", ["ar", "diffusion"])
+def test_the_mask_token_is_never_written_and_has_no_likelihood(adapter_file: Path, objective: str) -> None:
+    adapter = read_adapter(adapter_file)
+    write_adapter(adapter_file, Adapter(replace(adapter.info, objective=objective, mask="causal"), adapter.tensors))
+    lm, mask_token = fl.load(adapter_file), adapter.info.mask_token_id
+    with torch.no_grad():  # such that it would be written
+        head: Any = lm.module.get_output_embeddings()  # type: ignore[operator]
+        head.weight[mask_token] = 2 * head.weight[lm.module(input_ids=torch.tensor([[1, 5, 9]])).logits[0, -1].argmax()]
+        assert lm.module(input_ids=torch.tensor([[1, 5, 9]])).logits[0, -1].argmax() == mask_token
+    written = lm.generate([[1, 5, 9]], gen_length=8, progress=False)[0]
+    assert mask_token not in written.tokens
+    tokens = torch.tensor([[1, 5, 9]])
+    real = torch.ones_like(tokens, dtype=torch.bool)
+    logits = lm.run_pass(Pass([0], tokens, real, ~real, None))
+    assert logits[..., mask_token].isneginf().all()
+    assert logits.isfinite().sum() == logits.numel() - 3
+
+
+def test_an_adapter_of_another_base_or_of_an_adapter_is_refused(adapter_file: Path) -> None:
+    adapter = read_adapter(adapter_file)
+    write_adapter(adapter_file, Adapter(replace(adapter.info, base_sha256="another"), adapter.tensors))
     with pytest.raises(Refusal, match="other weights"):
-        adapted_model(stories_model(), Adapter(replace(info, base_sha256="another"), parameters))
-    adapted = adapted_model(lm, Adapter(info, parameters))
-    assert (adapted.row_offset, adapted.mask_token_id, adapted.config.is_causal) == (1, mask_token, False)
-    written = adapted.generate("Once upon a time", gen_length=4, progress=False)[0]
-    assert len(written.tokens) == 4
+        fl.load(adapter_file)
+    write_adapter(adapter_file, adapter)
+    second = adapter_file.with_name("second.safetensors")
+    write_adapter(second, Adapter(replace(adapter.info, base=str(adapter_file)), adapter.tensors))
+    with pytest.raises(Refusal, match="which is one itself"):
+        fl.load(second)
+    with pytest.raises(Refusal, match="loaded as the family 'adapted', not 'llada'"):
+        fl.load(adapter_file, family="llada")
+
+
+def test_doctor_examines_an_adapter(adapter_file: Path) -> None:
+    from floatlens.models.doctor import examine
+
+    examined = examine(adapter_file)
+    assert (examined.family, examined.sampler, examined.row_offset, examined.obstacle) == ("adapted", "llada", 1, None)
+    assert examined.runs_as.endswith("bidirectional")
 
 
 def test_models_of_other_kinds_and_masks_that_cannot_be_are_refused() -> None:

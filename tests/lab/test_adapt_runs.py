@@ -14,11 +14,12 @@ import torch
 from adapt_data import STORIES, recipe_table, small_recipe, stories_model, write_data
 from safetensors.torch import load_file
 
+import floatlens as fl
 from floatlens.errors import Refusal
-from floatlens.lab.adaptation.adapter import adapted_model, read_adapter
 from floatlens.lab.adaptation.objective import visible_tokens
 from floatlens.lab.adaptation.recipe import Recipe, recipe_of
 from floatlens.lab.adaptation.training import Standing, begin, run
+from floatlens.models.adapters import read_adapter
 from floatlens.tasks.readers import read_samples
 
 Command = Callable[..., tuple[int, str, str]]
@@ -132,7 +133,7 @@ def test_the_stored_adapter_gives_the_trained_model(whole: tuple[Path, Standing]
     read = visible_tokens(sequence, "diffusion", adaptation.mask_token_id)
     with torch.no_grad():
         trained = adaptation.predictor.logits(read, torch.arange(len(read)))
-        stored = adapted_model(stories_model(), read_adapter(folder / "adapter.safetensors")).module(input_ids=read[None]).logits[0]
+        stored = fl.load(folder).module(input_ids=read[None]).logits[0]
     stored[:, adaptation.mask_token_id] = -torch.inf
     torch.testing.assert_close(stored, trained, rtol=0, atol=0.05)  # float16
 
@@ -142,6 +143,28 @@ def test_a_longer_run_continues_a_shorter_one_and_equals_it(tmp_path: Path, data
     assert adapt(tmp_path / "run", data, small_recipe()).done == 12
     ours, theirs = (load_file(folder / "adapter.safetensors") for folder in (tmp_path / "run", whole[0]))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_run_that_was_stopped_early_is_the_beginning_of_the_whole_one(tmp_path: Path, data: Path, whole: tuple[Path, Standing]) -> None:
+    recipe = small_recipe()
+    stopped = run(begin(stories_model(), recipe, "diffusion", "bidirectional", data), tmp_path / "run", stop_after=8)
+    assert (stopped.done, read_adapter(tmp_path / "run" / "adapter.safetensors").info.update) == (8, 8)
+    early, later = (load_file(folder / "update-000008.safetensors") for folder in (tmp_path / "run", whole[0]))
+    assert all(torch.equal(early[name], later[name]) for name in later)
+    assert adapt(tmp_path / "run", data, recipe).done == 12
+    ours, theirs = (load_file(folder / "adapter.safetensors") for folder in (tmp_path / "run", whole[0]))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_weights_that_are_frozen_in_bfloat16_train_nearly_the_same_model(tmp_path: Path, data: Path, whole: tuple[Path, Standing]) -> None:
+    settings = recipe_table()["adapter"]
+    standing = adapt(tmp_path / "run", data, small_recipe(adapter={**settings, "frozen_in": "bfloat16"}))
+    for kind in ("question", "text"):
+        assert held_out(standing, kind) != held_out(whole[1], kind)  # the products are rounded
+        assert held_out(standing, kind) == pytest.approx(held_out(whole[1], kind), abs=0.05)
+    assert {tensor.dtype for tensor in load_file(tmp_path / "run" / "state.safetensors").values()} == {torch.float32}
+    with pytest.raises(Refusal, match="leaves nothing frozen"):
+        small_recipe(adapter={"trains": "all", "frozen_in": "bfloat16"})
 
 
 def test_a_folder_keeps_to_its_run(tmp_path: Path, data: Path, whole: tuple[Path, Standing]) -> None:

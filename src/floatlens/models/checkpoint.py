@@ -1,7 +1,7 @@
 """From a name to a folder with a checkpoint in it, and what that folder says before any weight is read.
 
-A name is a bundled model, a folder, a file of a kind that `sources` converts, or a repository of the model hub. Checkpoints are written
-by strangers, so for every family:
+A name is a bundled model, a folder, an adapter, a file of a kind that `sources` converts, or a repository of the model hub. Checkpoints
+are written by strangers, so for every family:
 
 - No code of a checkpoint runs unless the caller trusts it. transformers asks on standard input if it is not told, so every call tells it
   (`trust_remote_code=False`).
@@ -14,12 +14,13 @@ Refused as well: an index that does not match its files, a tensor that two files
 installation without the bundled twins.
 """
 
+import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
@@ -36,6 +37,7 @@ from huggingface_hub.errors import (
 from safetensors import SafetensorError, safe_open
 
 from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown, suggestion
+from floatlens.models.adapters import ADAPTER, TRIPLET, bundled_adapter, read_adapter
 from floatlens.models.sources.smollm2 import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
@@ -134,11 +136,12 @@ _LONGEST_NAME = 4096  # no file system has longer paths
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder with a config and, usually, weights and a tokenizer."""
+    """A folder with a config and, usually, weights and a tokenizer; for an adapted model the folder of its base, and the adapter."""
 
     name: str
     folder: Path
     revision: str | None
+    adapter: Path | None = None
 
     @property
     def _no_config(self) -> str:
@@ -259,12 +262,18 @@ def find_checkpoint(
     text = _plain_name(name)
     if text.lower() in BUNDLED:
         return Checkpoint(text.lower(), BUNDLED[text.lower()](), None)
+    if text.lower() in TRIPLET:
+        return _adapted(text.lower(), bundled_adapter(text.lower()))
     with in_a_sentence(f"There is no model {shown(text)!r}: it cannot be looked for", "Check the name."):
         path = Path(text).expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
         there = path.exists()
     if there and revision is not None:
         raise Refusal(f"{text} is on this machine and has no revisions; leave revision={revision!r} out, or give a hub name.")
+    if is_folder and (path / ADAPTER).is_file() and not (path / "config.json").is_file():
+        return _adapted(text, path / ADAPTER)
+    if is_file and path.suffix == ".safetensors":
+        return _adapted(text, path)
     if is_folder:
         refuse_what_leads_out(path, text)
         return Checkpoint(text, path, None)
@@ -277,6 +286,15 @@ def find_checkpoint(
     return checkpoint
 
 
+def _adapted(name: str, adapter: Path) -> Checkpoint:
+    """The checkpoint of an adapter's base, with the adapter to merge into it; its revision is the adapter's SHA-256."""
+    base = find_checkpoint(read_adapter(adapter).info.base)
+    if base.adapter is not None:
+        raise Refusal(f"{name} is an adapter of {base.name}, which is one itself. Save that one as a checkpoint first (lm.save).")
+    with adapter.open("rb") as file:
+        return replace(base, name=name, revision=hashlib.file_digest(file, "sha256").hexdigest()[:16], adapter=adapter)
+
+
 def _plain_name(name: Any) -> str:
     """The name as a text that can be printed; refuses everything else."""
     try:
@@ -286,7 +304,7 @@ def _plain_name(name: Any) -> str:
     if not isinstance(text, str):
         raise Refusal(f"A model is named by a text or a path, not by {shown(repr(name))}, a {type(name).__name__}.")
     if not text.strip():
-        raise Refusal(f"The name of the model is empty. Bundled: {', '.join(BUNDLED)}.")
+        raise Refusal(f"The name of the model is empty. Bundled: {', '.join((*BUNDLED, *TRIPLET))}.")
     if any(map(is_hidden, text)):
         raise Refusal(f"The name '{shown(text)}' holds characters that cannot be seen. Check what was pasted, or rename the folder.")
     if len(os.fsencode(text)) > _LONGEST_NAME:
@@ -295,7 +313,8 @@ def _plain_name(name: Any) -> str:
 
 
 def _unknown(text: str) -> str:
-    hint = suggestion(text, BUNDLED) or f" Bundled: {', '.join(BUNDLED)}."
+    names = (*BUNDLED, *TRIPLET)
+    hint = suggestion(text, names) or f" Bundled: {', '.join(names)}."
     return (
         f"There is no model {shown(text)!r}: it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name.{hint}"
     )
@@ -313,8 +332,8 @@ def _converted_file(path: Path) -> Path:
         key = "-".join([key, *(str(file.stat().st_mtime_ns) for file in tokenizers), str(llama2c.CONVERSION_VERSION)])
         return converted(path.stem[:_LONGEST_STEM], key, lambda folder: llama2c.convert(path, None, folder))
     raise Refusal(
-        f"{path} is not a kind of file that floatlens reads. It reads checkpoint folders (safetensors), .gguf files and llama2.c .bin "
-        "files."
+        f"{path} is not a kind of file that floatlens reads. It reads checkpoint folders (safetensors), adapters (.safetensors), .gguf "
+        "files and llama2.c .bin files."
     )
 
 

@@ -78,6 +78,7 @@ class LanguageModel:
     sampler: str | None = "llada"
     row_offset: int = 0
     mask_token_id: int | None = None
+    never_written: tuple[int, ...] = ()
     end_tokens: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
     name: str = "model"
@@ -254,6 +255,7 @@ class LanguageModel:
                 "sampler": self.sampler,
                 "row_offset": self.row_offset,
                 "mask_token_id": self.mask_token_id,
+                "never_written": list(self.never_written),
                 "end_tokens": list(self.end_tokens),
                 "suffix": list(self.suffix),
                 "sampler_defaults": self.sampler_defaults,
@@ -272,7 +274,13 @@ class LanguageModel:
 
     @torch.no_grad()
     def run_pass(self, asked: Pass) -> Tensor:
-        """Logits of the wanted rows: (sample, wanted row, vocabulary)."""
+        """Logits of the wanted rows: (sample, wanted row, vocabulary); -inf for tokens that the model never writes."""
+        logits = self._guided(asked)
+        for token in self.never_written:
+            logits[..., token] = float("-inf")
+        return logits
+
+    def _guided(self, asked: Pass) -> Tensor:
         if asked.unguided is None:
             return self._wanted(self.forward(asked, asked.tokens, asked.real), asked)
         twice = self.forward(asked, torch.cat([asked.tokens, asked.unguided]), torch.cat([asked.real, asked.real]))

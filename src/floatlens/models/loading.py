@@ -118,7 +118,7 @@ def load(
     Parameters
     ----------
     name_or_path
-        A bundled model ("smollm2-135m"), a checkpoint folder, a .gguf or llama2.c .bin file, or a hub name ("owner/name").
+        A bundled model ("smollm2-mdm"), a checkpoint folder, an adapter, a .gguf or llama2.c .bin file, or a hub name ("owner/name").
     revision
         A branch, tag or commit of a hub repository.
     dtype
@@ -156,9 +156,12 @@ owner/name. Did you mean 'smollm2-135m'?
     if empty is not None and checkpoint.weight_files:
         refuse_wrong_tensors(checkpoint, blueprint, empty)
     refuse_too_little_memory(checkpoint, wanted, place, empty)
-    module = read_weights(checkpoint, blueprint, wanted, place, trust_remote_code, allow_pickle)
+    exact = torch.float32 if checkpoint.adapter is not None else wanted  # an adapter is merged into the very weights it was made for
+    module = read_weights(checkpoint, blueprint, exact, place, trust_remote_code, allow_pickle)
     if blueprint.finish is not None:
         blueprint.finish(module)
+    if wanted is not None and exact != wanted:
+        module = module.to(wanted)
     return LanguageModel(
         module=module.eval(),
         tokenizer=tokenizer,
@@ -166,6 +169,7 @@ owner/name. Did you mean 'smollm2-135m'?
         sampler=blueprint.sampler,
         row_offset=blueprint.row_offset,
         mask_token_id=blueprint.mask_token_id,
+        never_written=blueprint.never_written,
         end_tokens=blueprint.end_tokens,
         suffix=blueprint.suffix,
         name=checkpoint.name,
@@ -181,7 +185,11 @@ def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool,
         raise Refusal(f"There is no family {family!r}. There are: {', '.join(FAMILIES)}.")
     what = f"The config of {checkpoint.name} is not one that a model can be built from"
     with in_a_sentence(what, "Fetch config.json again, or correct it."), quiet():
-        if "floatlens" in checkpoint.config and family is None:
+        if checkpoint.adapter is not None:
+            if family not in (None, "adapted"):
+                raise Refusal(f"{checkpoint.name} is an adapter, which is loaded as the family 'adapted', not {family!r}. Leave it out.")
+            blueprint = FAMILIES["adapted"].blueprint(checkpoint)
+        elif "floatlens" in checkpoint.config and family is None:
             blueprint = _saved_blueprint(checkpoint)
         else:
             chosen = FAMILIES[family] if family else next(each for each in FAMILIES.values() if each.recognises(checkpoint.config))
@@ -214,6 +222,7 @@ def _saved_blueprint(checkpoint: Checkpoint) -> Blueprint:
         sampler=saved["sampler"],
         row_offset=saved["row_offset"],
         mask_token_id=saved["mask_token_id"],
+        never_written=as_tokens(saved.get("never_written")),
         end_tokens=as_tokens(saved["end_tokens"]),
         suffix=as_tokens(saved["suffix"]),
         sampler_defaults=saved["sampler_defaults"],

@@ -1,58 +1,21 @@
-"""Adapters: the parameters that an adaptation trains, their files, and merging them into the model they were made for.
+"""What an adaptation trains: the parameters of an adapter, attached to the model that they change.
 
-A file is safetensors: `lora_a.MAP` (rank, inputs) and `lora_b.MAP` (outputs, rank) for every linear map of the layers, `gain.NORM` for
-the gains of the norms, `mask_offset`, which is added to the embedding of the mask token, or `weight.NAME` where all weights were trained;
-its header says, as JSON, what it belongs to. Published files are float16.
-
-Merging needs no other package: a map becomes W + alpha / rank * B A. Where the mask token has an offset, the output matrix is a copy of
-its own afterwards, so that the offset changes what is read and not what is written.
-Refused: models that are not Llama, Qwen2 or Qwen3, files that are not adapters or were made for another base.
+Decided here: LoRA on every linear map of the layers, drawn as peft draws it; the gains of all norms; the offset of the mask token's
+embedding. Before training they change nothing. `floatlens.models.adapters` has the files, and merges them.
+Refused: models that are not Llama, Qwen2 or Qwen3, and mask tokens that cannot be one.
 """
 
 import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from floatlens.errors import Refusal
-from floatlens.folders import write_whole
+from floatlens.models.adapters import MASK_OFFSET, linear_maps, norm_gains
 from floatlens.models.language_model import LanguageModel
 
-FORMAT = "floatlens-adapter"
 FAMILIES = ("llama", "qwen2", "qwen3")
-MASK_OFFSET = "mask_offset"
-
-
-@dataclass(frozen=True)
-class AdapterInfo:
-    """What an adapter belongs to: its base (name, and SHA-256 of its weights), what was trained, how, and after how many updates."""
-
-    base: str
-    base_sha256: str
-    trains: str
-    rank: int
-    alpha: float
-    objective: str
-    mask: str
-    mask_token_id: int
-    seed: int
-    update: int
-
-
-@dataclass(frozen=True, eq=False)
-class Adapter:
-    """The trained parameters by name, and what they belong to."""
-
-    info: AdapterInfo
-    tensors: Mapping[str, Tensor]
 
 
 class FrozenMap(nn.Module):
@@ -161,7 +124,7 @@ def attach(
     if trains == "all":
         trained |= {f"weight.{name}": weights for name, weights in module.named_parameters()}
     else:
-        for name, linear in _linear_maps(module).items():
+        for name, linear in linear_maps(module).items():
             generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big"))
             lora_a = (torch.rand(rank, linear.in_features, generator=generator) * 2 - 1) * linear.in_features**-0.5  # as peft draws it
             lora = LoraMap(linear, lora_a.to(linear.weight), torch.zeros(linear.out_features, rank).to(linear.weight), alpha / rank)
@@ -171,127 +134,12 @@ def attach(
         if frozen_in != torch.float32:
             module.lm_head = FrozenMap(module.lm_head.weight.detach().to(frozen_in))  # type: ignore[union-attr,operator]  # a causal model
     if trains == "lora+norms":
-        for name, gain in _norm_gains(module).items():
+        for name, gain in norm_gains(module).items():
             gain.requires_grad_(True)
             trained[f"gain.{name}"] = gain
     embedding: Any = module.get_input_embeddings()  # type: ignore[operator]  # a model of transformers
     trained[MASK_OFFSET] = nn.Parameter(torch.zeros_like(embedding.weight[0]))
     return trained
-
-
-def merge_adapter(module: nn.Module, adapter: Adapter) -> nn.Module:
-    """Merge an adapter into the model it was made for, in place, and set the model's mask; the model.
-
-    Refused: parameters that the model does not have, or has in another shape.
-    """
-    info, used = adapter.info, set[str]()
-    maps, parameters = _linear_maps(module), dict(module.named_parameters())
-    with torch.no_grad():
-        for name, tensor in adapter.tensors.items():
-            kind, _, place = name.partition(".")
-            if kind == "lora_a" and place in maps:
-                change = info.alpha / info.rank * (_fit(adapter, f"lora_b.{place}") @ _fit(adapter, name))
-                _refuse_shape(name, change, maps[place].weight)
-                maps[place].weight.copy_(maps[place].weight.float() + change.to(maps[place].weight.device))
-            elif kind in ("gain", "weight") and (target := parameters.get(f"{place}.weight" if kind == "gain" else place)) is not None:
-                _refuse_shape(name, tensor, target)
-                target.copy_(tensor)
-            elif name != MASK_OFFSET and not (kind == "lora_b" and f"lora_a.{place}" in adapter.tensors):
-                raise Refusal(
-                    f"The adapter has a parameter {name!r}, which this model has no place for. Merge it into its base, {info.base}."
-                )
-            used.add(name)
-        _merge_mask_offset(module, adapter.tensors.get(MASK_OFFSET), info.mask_token_id)
-    missing = [name for name in maps if info.trains != "all" and f"lora_a.{name}" not in used]
-    if missing:
-        raise Refusal(f"The adapter has no parameters for {missing[0]}, which this model has. Merge it into its base, {info.base}.")
-    module.config.is_causal = info.mask == "causal"  # type: ignore[union-attr]  # a model of transformers
-    return module
-
-
-def adapted_model(lm: LanguageModel, adapter: Adapter, name: str | None = None) -> LanguageModel:
-    """A base with an adapter merged into it, in place, ready to write and to be traced.
-
-    Refused: a base whose weights are not those that the adapter was trained on.
-    """
-    info = adapter.info
-    if weights_sha256(lm.module) != info.base_sha256:
-        raise Refusal(f"The adapter was made for {info.base} with other weights than those of {lm.name}. Load the base it was made for.")
-    merge_adapter(lm.module, adapter)
-    changed = replace(lm, name=name or f"{lm.name}-{info.objective}-{info.mask}")
-    if info.objective == "ar":
-        return changed
-    return replace(changed, family="a2d", sampler="llada", row_offset=1, mask_token_id=info.mask_token_id)
-
-
-def write_adapter(path: Path, adapter: Adapter, dtype: torch.dtype = torch.float16) -> None:
-    """Write an adapter whole or not at all."""
-    tensors = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in adapter.tensors.items()}
-    write_whole(path, save(tensors, metadata={FORMAT: json.dumps(asdict(adapter.info))}))
-
-
-def read_adapter(path: str | PathLike[str]) -> Adapter:
-    """The adapter in a file.
-
-    Examples
-    --------
-    >>> read_adapter("nowhere.safetensors")
-    Traceback (most recent call last):
-    floatlens.errors.Refusal: nowhere.safetensors is not an adapter (No such file or directory: \
-nowhere.safetensors). Give a file that floatlens adapt wrote.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            info = AdapterInfo(**json.loads((file.metadata() or {})[FORMAT]))
-            return Adapter(info, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118  # it is not iterable
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise Refusal(
-            f"{path} is not an adapter ({str(error).strip() or type(error).__name__}). Give a file that floatlens adapt wrote."
-        ) from None
-
-
-def weights_sha256(module: nn.Module) -> str:
-    """The SHA-256 of a model's weights, names and shapes included."""
-    digest = hashlib.sha256()
-    for name, weights in sorted(module.named_parameters()):
-        digest.update(f"{name} {tuple(weights.shape)} {weights.dtype}".encode())
-        digest.update(weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _merge_mask_offset(module: Any, offset: Tensor | None, mask_token_id: int) -> None:
-    if offset is None or not offset.any():
-        return
-    embedding = module.get_input_embeddings().weight
-    _refuse_shape(MASK_OFFSET, offset, embedding[0])
-    if module.lm_head.weight is embedding:
-        module.lm_head.weight = nn.Parameter(embedding.detach().clone(), requires_grad=embedding.requires_grad)
-        module.config.tie_word_embeddings = False
-    embedding[mask_token_id] += offset.to(embedding)
-
-
-def _fit(adapter: Adapter, name: str) -> Tensor:
-    if name not in adapter.tensors:
-        raise Refusal(f"The adapter lacks the parameter {name!r}, so it is not whole. Fetch it again.")
-    return adapter.tensors[name].float()
-
-
-def _refuse_shape(name: str, tensor: Tensor, target: Tensor) -> None:
-    if tensor.shape != target.shape:
-        raise Refusal(
-            f"The parameter {name!r} of the adapter has the shape {tuple(tensor.shape)}, and the model's "
-            f"{tuple(target.shape)}. It is another base."
-        )
-
-
-def _linear_maps(module: nn.Module) -> dict[str, nn.Linear]:
-    """The linear maps of the layers by name, without the output matrix."""
-    return {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear) and name.startswith("model.layers.")}
-
-
-def _norm_gains(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The gains of all norms, those of Qwen3's queries and keys and the last one among them."""
-    return {name: part.weight for name, part in module.named_modules() if type(part).__name__.endswith("RMSNorm")}  # type: ignore[misc]  # they have one
 
 
 def _replace(module: nn.Module, name: str, part: nn.Module) -> None:

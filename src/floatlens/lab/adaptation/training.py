@@ -25,15 +25,16 @@ from torch import Tensor, nn
 
 from floatlens.errors import Refusal
 from floatlens.folders import one_writer, write_whole
-from floatlens.lab.adaptation.adapter import Adapter, AdapterInfo, attach, mask_token_of, refuse_model, weights_sha256, write_adapter
+from floatlens.lab.adaptation.adapter import attach, mask_token_of, refuse_model
 from floatlens.lab.adaptation.data import Data, prepare
 from floatlens.lab.adaptation.objective import Predictor, backward, held_out_losses
 from floatlens.lab.adaptation.recipe import MaskKind, Objective, Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, draw_update, held_out_sequences
+from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, weights_sha256, write_adapter
 from floatlens.models.language_model import LanguageModel
 
 WRITTEN_BY = "floatlens adapt"
-RUN, STATE, LOG, ADAPTER = "run.json", "state.safetensors", "log.jsonl", "adapter.safetensors"
+RUN, STATE, LOG = "run.json", "state.safetensors", "log.jsonl"
 _MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
 Entry = dict[str, Any]  # update, and loss (mean since the entry before) or held-out losses
 

@@ -41,6 +41,7 @@ class Blueprint:
     sampler: str | None  # the decoding loop; None for models that only their own `generate` can run
     row_offset: int  # position p is filled from row max(p - row_offset, 0)
     mask_token_id: int | None = None
+    never_written: tuple[int, ...] = ()  # tokens that training left out of the output
     end_tokens: tuple[int, ...] = ()  # a text ends at the first of these, and of those that the tokenizer calls:
     end_token_names: tuple[str, ...] = ()
     suffix: tuple[int, ...] = ()  # what stands after the masks
