@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from floatlens._version import __version__
 from floatlens.cli.adapt import adapt
+from floatlens.cli.curves import curves
 from floatlens.cli.demo import demo
 from floatlens.cli.doctor import doctor
 from floatlens.cli.eval import evaluate
@@ -58,7 +59,7 @@ class Group(TyperGroup):
 
 
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
-for command in (demo, models, doctor, trace, show, measure, figures, verify, train, adapt):
+for command in (demo, models, doctor, trace, show, measure, figures, verify, train, adapt, curves):
     app.command(cls=Command)(command)
 app.command("eval", cls=Command)(evaluate)
 

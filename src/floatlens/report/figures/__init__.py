@@ -1,6 +1,7 @@
 """Figures: one function each, from a trace to a `matplotlib.figure.Figure`, and `save_figure`."""
 
 from floatlens.report.figures.absorption import absorption_by_layer
+from floatlens.report.figures.curves import along_updates
 from floatlens.report.figures.drift import temporal_drift
 from floatlens.report.figures.floating import float_index_by_layer
 from floatlens.report.figures.flow import region_flow
@@ -13,6 +14,7 @@ from floatlens.report.figures.sweep import threshold_sweep
 
 __all__ = [
     "absorption_by_layer",
+    "along_updates",
     "float_index_by_layer",
     "masking_against_controls",
     "qk_geometry",

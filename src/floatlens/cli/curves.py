@@ -1,0 +1,75 @@
+"""`floatlens curves`: where a model looks along its adaptation, checkpoint by checkpoint."""
+
+from pathlib import Path
+
+import typer
+from rich.table import Table
+
+from floatlens.errors import Refusal
+from floatlens.terminal import make_console, progress_bar, say
+
+
+def curves(
+    runs: list[Path] = typer.Argument(help="Folders that `floatlens adapt` has written.", metavar="RUN"),
+    data: Path = typer.Option(..., help="The folder of the training data; held-out texts are read from there."),
+    into: Path = typer.Option(Path("curves"), "--into", "-o", help="Folder for the table and the figure."),
+    updates: str = typer.Option(None, help="Only these updates, for instance 0,16,64; all that were kept by default."),
+    layers: str = typer.Option(None, help="Layers of the printed table and the figure, for instance 12-28; all by default."),
+    group: str = typer.Option("unmasked", help="Rows of the printed table and the figure: unmasked or masked."),
+) -> None:
+    """Measure attention at every checkpoint of adaptations: the first token, the strongest key, the anchors.
+
+    Every checkpoint reads the same held-out texts. Writes curves.parquet, with every layer and text, and a figure. If it is
+    interrupted, run the same command again to resume.
+
+    Examples:
+
+      floatlens curves runs/smollm2-arm runs/smollm2-mdm --data data -o curves
+
+      floatlens curves runs/seed-* --data data --updates 0,1,2,4,8,16,32,64 --layers 12-28 -o seeds
+    """
+    from floatlens.folders import refuse_folder_to_fill
+    from floatlens.lab.adaptation.curves import MEASURES, checkpoints_of, measure_checkpoints, over_layers
+    from floatlens.report.figures import save_figure
+    from floatlens.report.figures.curves import along_updates
+
+    if not data.is_dir():
+        raise Refusal(f"There is no folder {data} (--data). Give the folder that the runs were trained with.")
+    if group not in ("unmasked", "masked"):
+        raise Refusal(f"There is no group {group!r}. --group takes unmasked, masked.")
+    wanted = None if updates is None else [_whole(number, "--updates") for number in updates.split(",")]
+    refuse_folder_to_fill(into)
+    console = make_console()
+    count = sum(len(checkpoints_of(run, wanted)) for run in runs)
+    with progress_bar(count, "Measuring checkpoints") as advance:
+        table = measure_checkpoints(runs, data, into, updates=wanted, advance=advance)
+    first, last = _layers(layers, int(table["layer"].max()))  # type: ignore[arg-type]  # a number
+    shares = over_layers(table, range(first, last + 1), group=group)
+    if shares.is_empty():
+        raise Refusal(f"The runs have no {group} rows: autoregressive models read nothing masked. Leave --group out.")
+    where = f"{group} rows, layers {first} to {last}"
+    printed = Table(title=f"% of the attention of {where} (null)", title_justify="left")
+    for heading in ("run", "update", *MEASURES):
+        printed.add_column(heading, justify="left" if heading == "run" else "right")
+    for run, update in shares.select("run", "update").unique(maintain_order=True).rows():
+        own = {row["measure"]: row for row in shares.filter(run=run, update=update).to_dicts()}
+        printed.add_row(run, f"{update:,}", *(f"{own[name]['value']:.1f} ({own[name]['null']:.1f})" for name in MEASURES if name in own))
+    console.print(printed)
+    written = save_figure(along_updates(shares, MEASURES[:2], where), into / "curves", ["svg", "png"])
+    say(console, f"Wrote {into / 'curves.parquet'}, {' and '.join(map(str, written))}.")
+
+
+def _layers(text: str | None, last: int) -> tuple[int, int]:
+    if text is None:
+        return 0, last
+    begin, _, end = text.partition("-")
+    chosen = _whole(begin, "--layers"), _whole(end or begin, "--layers")
+    if not 0 <= chosen[0] <= chosen[1] <= last:
+        raise Refusal(f"There are no layers {text} (--layers). The models have the layers 0 to {last}.")
+    return chosen
+
+
+def _whole(text: str, option: str) -> int:
+    if not text.strip().isdecimal():
+        raise Refusal(f"{text!r} is not a whole number ({option}).")
+    return int(text)

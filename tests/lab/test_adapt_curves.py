@@ -1,0 +1,95 @@
+"""Curves along an adaptation: every checkpoint is measured once, on the same texts, and equals a dense computation."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from adapt_data import small_recipe, stories_model, write_data
+
+import floatlens as fl
+from floatlens.errors import Refusal
+from floatlens.lab.adaptation.curves import checkpoints_of, measure_checkpoints, over_layers, texts_of
+from floatlens.lab.adaptation.objective import visible_tokens
+from floatlens.lab.adaptation.training import begin, run
+from floatlens.report.figures.curves import along_updates
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("curves")
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> list[Path]:
+    data = write_data(folder / "data")
+    for name, objective, mask in (("arm", "ar", "causal"), ("mdm", "diffusion", "bidirectional")):
+        run(begin(stories_model(), small_recipe(updates=4), objective, mask, data), folder / name)  # type: ignore[arg-type]
+    return [folder / "arm", folder / "mdm"]
+
+
+@pytest.fixture(scope="module")
+def table(folder: Path, runs: list[Path]) -> pl.DataFrame:
+    return measure_checkpoints(runs, folder / "data", folder / "measured")
+
+
+def dense_share_of_first_token(path: Path, tokens: torch.Tensor, rows: torch.Tensor) -> list[float]:
+    """Percent of the attention of some rows on key 0, by layer, from the eager attention of transformers."""
+    module: Any = fl.load(path).module
+    module.set_attn_implementation("eager")
+    with torch.no_grad():
+        attentions = module(input_ids=tokens[None], output_attentions=True, use_cache=False).attentions
+    return [100 * float(layer[0][:, rows, 0].mean()) for layer in attentions]
+
+
+@pytest.mark.parametrize(("name", "objective"), [("arm", "ar"), ("mdm", "diffusion")])
+def test_the_share_of_the_first_token_equals_eager_attention(
+    folder: Path, runs: list[Path], table: pl.DataFrame, name: str, objective: Any
+) -> None:
+    texts, tokenizer = texts_of(runs[0], folder / "data")
+    mask = tokenizer.get_vocab()["<0x01>"]
+    tokens = visible_tokens(texts[-1], objective, mask)
+    expected = dense_share_of_first_token(folder / name / "update-000004.safetensors", tokens, tokens != mask)
+    measured = table.filter(run=name, update=4, text=len(texts) - 1, group="unmasked", measure="on the first token").sort("layer")
+    assert measured["value"].to_list() == pytest.approx(expected, rel=1e-4)
+
+
+def test_every_checkpoint_is_measured_from_the_base_on_and_update_0_has_the_mask_of_the_run(runs: list[Path], table: pl.DataFrame) -> None:
+    assert [point.update for point in checkpoints_of(runs[0])] == [0, 1, 2, 4]
+    assert sorted(table["update"].unique()) == [0, 1, 2, 4]
+    first = over_layers(table.filter(update=0, measure="on the first token"), range(5)).sort("run")
+    assert first["run"].to_list() == ["arm", "mdm"]
+    assert first["value"][0] > 1.5 * first["value"][1]  # under the causal mask it is seen by all, and alone by itself
+    assert set(table.filter(run="arm")["group"]) == {"unmasked"}
+    assert set(table.filter(run="mdm")["group"]) == {"unmasked", "masked"}
+
+
+def test_what_is_measured_is_not_measured_again(folder: Path, runs: list[Path], table: pl.DataFrame) -> None:
+    files = {file: file.stat().st_mtime_ns for file in (folder / "measured").glob("*-0000*.parquet")}
+    assert len(files) == 8
+    again = measure_checkpoints(runs, folder / "nowhere", folder / "measured")  # the data are not needed any more
+    assert again.equals(table)
+    assert {file: file.stat().st_mtime_ns for file in files} == files
+
+
+def test_what_cannot_be_compared_is_refused(folder: Path, runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="holds no run"):
+        checkpoints_of(tmp_path)
+    with pytest.raises(Refusal, match="No checkpoint is left"):
+        measure_checkpoints(runs, folder / "data", tmp_path / "out", updates=[3])
+    other = write_data(tmp_path / "other")
+    (other / "stories.txt").write_text((other / "stories.txt").read_text() + "One more story about a cat and a very big dog, at last. " * 4)
+    with pytest.raises(Refusal, match="are not those that"):
+        measure_checkpoints(runs, other, tmp_path / "out")
+
+
+def test_the_figure_has_a_line_for_each_kind_and_its_null(table: pl.DataFrame) -> None:
+    shares = over_layers(table, range(5))
+    figure = along_updates(shares, ["on the first token", "on the strongest key"], "unmasked rows")
+    lines = {line.get_label(): line for line in figure.axes[0].get_lines() if not str(line.get_label()).startswith("_")}
+    assert set(lines) == {"next token, causal", "diffusion, bidirectional"}
+    expected = shares.filter(measure="on the first token", run="mdm").sort("update")["value"].to_list()
+    assert list(lines["diffusion, bidirectional"].get_ydata()) == pytest.approx(expected)
+    with pytest.raises(Refusal, match="has no measure 'nothing'"):
+        along_updates(shares, ["nothing"])
