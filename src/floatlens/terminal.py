@@ -57,15 +57,15 @@ def on_one_line(text: str) -> str:
     return visible(text).replace("\n", "⏎").replace("\t", "⇥")
 
 
-def make_console(*, stderr: bool = False) -> Console:
-    """The console that everything is printed with.
+def make_console(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """The console that everything is printed with; a quiet one prints nothing.
 
     Examples
     --------
     >>> make_console().print("[red]not red[/red], \\x1b[31mnor this")
     [red]not red[/red], \\x1b[31mnor this
     """
-    return _TextConsole(stderr=stderr, emoji=False, markup=False, highlight=False)
+    return _TextConsole(stderr=stderr, quiet=quiet, emoji=False, markup=False, highlight=False)
 
 
 def say(console: Console, sentence: str) -> None:

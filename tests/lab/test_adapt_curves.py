@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -90,6 +91,6 @@ def test_the_figure_has_a_line_for_each_kind_and_its_null(table: pl.DataFrame) -
     lines = {line.get_label(): line for line in figure.axes[0].get_lines() if not str(line.get_label()).startswith("_")}
     assert set(lines) == {"next token, causal", "diffusion, bidirectional"}
     expected = shares.filter(measure="on the first token", run="mdm").sort("update")["value"].to_list()
-    assert list(lines["diffusion, bidirectional"].get_ydata()) == pytest.approx(expected)
+    assert np.asarray(lines["diffusion, bidirectional"].get_ydata()).tolist() == pytest.approx(expected)
     with pytest.raises(Refusal, match="has no measure 'nothing'"):
         along_updates(shares, ["nothing"])

@@ -1,6 +1,7 @@
 """Adaptation as it is run: the loss falls, a killed run ends as an uninterrupted one, and folders keep to their run."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -165,6 +166,23 @@ def test_weights_that_are_frozen_in_bfloat16_train_nearly_the_same_model(tmp_pat
     assert {tensor.dtype for tensor in load_file(tmp_path / "run" / "state.safetensors").values()} == {torch.float32}
     with pytest.raises(Refusal, match="leaves nothing frozen"):
         small_recipe(adapter={"trains": "all", "frozen_in": "bfloat16"})
+
+
+def test_two_processes_train_the_adapter_of_one(tmp_path: Path, data: Path, whole: tuple[Path, Standing]) -> None:
+    recipe = recipe_file(tmp_path)
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
+    launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    command = [*launch, "-m", "floatlens", "adapt", "--recipe", recipe, "--data", data, "--into", tmp_path / "run"]
+    done = [
+        subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}) for _ in range(2)
+    ]  # the second time it finds that everything is done
+    assert [once.returncode for once in done] == [0, 0], done[0].stderr
+    assert [once.stdout.count("Wrote ") for once in done] == [1, 1]  # one process prints
+    ours, theirs = (load_file(folder / "adapter.safetensors") for folder in (tmp_path / "run", whole[0]))
+    moved = {name: tensor for name, tensor in theirs.items() if name.startswith("lora_b")}
+    assert all(tensor.abs().max() > 1e-3 for tensor in moved.values())
+    for name in theirs:  # sums in another order
+        torch.testing.assert_close(ours[name].float(), theirs[name].float(), rtol=0, atol=2e-3)
 
 
 def test_a_folder_keeps_to_its_run(tmp_path: Path, data: Path, whole: tuple[Path, Standing]) -> None:

@@ -46,11 +46,14 @@ def adapt(
       floatlens adapt --data data --into runs/smollm2-arm --objective ar
 
       floatlens adapt --data data --into runs/smollm2-causal-mdm --mask causal
+
+      accelerate launch --num_processes 4 -m floatlens adapt --data data --into runs/smollm2-mdm
     """
     from floatlens.folders import refuse_folder_to_fill
     from floatlens.lab.adaptation.adapter import refuse_model
     from floatlens.lab.adaptation.cards import make_plan, write_card
     from floatlens.lab.adaptation.recipe import MASKS, OBJECTIVES, bundled_names, bundled_recipe, read_recipe, recipe_of
+    from floatlens.lab.adaptation.team import join_team
     from floatlens.lab.adaptation.training import STATE, begin, read_standing, run
     from floatlens.models.loading import load
 
@@ -64,26 +67,29 @@ def adapt(
     if not data.is_dir():
         raise Refusal(f"There is no folder {data} (--data). Give the folder below which the files of the recipe lie.")
     refuse_folder_to_fill(into)
-    console = make_console()
+    team = join_team()
+    console = make_console(quiet=not team.writes)
     done = read_standing(into / STATE).done
     say(console, f"Adapting {chosen.base}: objective {chosen_objective}, mask {chosen_mask}, seed {chosen.seed}, into {into}.")
-    lm = load(chosen.base, dtype="float32")
+    lm = load(chosen.base, dtype="float32", device=team.device)
     refuse_model(lm)
-    adaptation = begin(lm, chosen, chosen_objective, chosen_mask, data)
+    adaptation = begin(lm, chosen, chosen_objective, chosen_mask, data, team)
     for source in adaptation.data.sources:
         left_out = "".join(f", {count:,} left out ({reason})" for reason, count in source.left_out.items() if count)
         say(console, f"{source.file}: {source.used:,} used{left_out}.")
     if done:
         say(console, f"{into} continues from update {done:,} of {chosen.updates:,}.")
-    if done < chosen.updates or dry_run:
+    if team.writes and (done < chosen.updates or dry_run):
         for sentence in make_plan(adaptation, done).sentences():
             say(console, sentence)
     if dry_run:
         return
-    with _update_bar(min(chosen.updates, stop_after or chosen.updates), done, into.name) as watch:
+    with _update_bar(min(chosen.updates, stop_after or chosen.updates), done, into.name, show=team.writes) as watch:
         standing = run(
             adaptation, into, stop_after=stop_after, report=lambda entry: say(console, _line(entry, chosen.updates)), watch=watch
         )
+    if not team.writes:
+        return
     write_card(into, adaptation, standing, into.name)
     say(console, f"Wrote {into / 'adapter.safetensors'} and {into / 'README.md'}, its model card.")
 
@@ -105,11 +111,11 @@ def _line(entry: dict[str, Any], updates: int) -> str:
 
 
 @contextmanager
-def _update_bar(total: int, done: int, title: str) -> Iterator[Callable[["Progress"], None]]:
+def _update_bar(total: int, done: int, title: str, *, show: bool) -> Iterator[Callable[["Progress"], None]]:
     """A bar with loss, tokens per second and time left, if standard error is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    if not sys.stderr.isatty():
+    if not show or not sys.stderr.isatty():
         yield lambda _progress: None
         return
     console: Console = make_console(stderr=True)

@@ -13,6 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -30,6 +31,7 @@ from floatlens.lab.adaptation.data import Data, prepare
 from floatlens.lab.adaptation.objective import Predictor, backward, held_out_losses
 from floatlens.lab.adaptation.recipe import MaskKind, Objective, Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, draw_update, held_out_sequences
+from floatlens.lab.adaptation.team import ALONE, Team
 from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, weights_sha256, write_adapter
 from floatlens.models.language_model import LanguageModel
 
@@ -76,6 +78,7 @@ class Adaptation:
     predictor: Predictor
     optimizer: torch.optim.AdamW
     held_out: list[TrainingSequence] = field(default_factory=list)
+    team: Team = ALONE
 
     def draw(self, update: int) -> list[TrainingSequence]:
         """The sequences of an update."""
@@ -85,7 +88,10 @@ class Adaptation:
         """One update, in place; its loss."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate_at(update)
-        loss = backward(self.predictor, sequences, self.objective, self.recipe.visible_share(self.mask, update))
+        own = self.team.share_of(sequences)
+        loss = backward(self.predictor, own, self.objective, self.recipe.visible_share(self.mask, update))
+        if self.team.size > 1:
+            loss = self._joined(loss)
         if not math.isfinite(loss):
             raise Refusal(
                 f"The loss of update {update} is {loss}, so the weights are lost. Lower optimizer.rate in the recipe, and begin "
@@ -95,6 +101,14 @@ class Adaptation:
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss
+
+    def _joined(self, loss: float) -> float:
+        """Add the gradients and the losses of all processes; a process without a sequence adds zeros."""
+        for weights in self.trained.values():
+            weights.grad = torch.zeros_like(weights) if weights.grad is None else weights.grad
+        total = torch.tensor([loss], device=self.predictor.mask_offset.device)
+        self.team.add_up([total, *(weights.grad for weights in self.trained.values() if weights.grad is not None)])
+        return float(total)
 
     def adapter(self, update: int) -> Adapter:
         """The trained parameters as they are now."""
@@ -114,7 +128,14 @@ class Adaptation:
         return Adapter(info, {name: weights.detach() for name, weights in self.trained.items()})
 
 
-def begin(lm: LanguageModel, recipe: Recipe, objective: Objective, mask: MaskKind, data_folder: str | PathLike[str]) -> Adaptation:
+def begin(
+    lm: LanguageModel,
+    recipe: Recipe,
+    objective: Objective,
+    mask: MaskKind,
+    data_folder: str | PathLike[str],
+    team: Team = ALONE,
+) -> Adaptation:
     """Prepare an adaptation: read its data, freeze the base and give it the parameters to train, in place.
 
     Refused: what `refuse_model`, `mask_token_of` and `prepare` refuse, `ar` under a mask that shows what is to be predicted, and
@@ -146,7 +167,7 @@ def begin(lm: LanguageModel, recipe: Recipe, objective: Objective, mask: MaskKin
     groups = [{"params": decays, "weight_decay": recipe.optimizer.weight_decay}, {"params": stays, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=recipe.optimizer.rate, betas=(0.9, 0.98))
     held_out = held_out_sequences(data, recipe, lm)
-    return Adaptation(lm, recipe, objective, mask, data, base_sha256, mask_token_id, trained, predictor, optimizer, held_out)
+    return Adaptation(lm, recipe, objective, mask, data, base_sha256, mask_token_id, trained, predictor, optimizer, held_out, team)
 
 
 def run(
@@ -174,10 +195,14 @@ def run(
     """
     recipe = adaptation.recipe
     final = min(recipe.updates, stop_after or recipe.updates)
-    with one_writer(folder, WRITTEN_BY) as place:
-        _claim(place, adaptation)
+    writes = adaptation.team.writes
+    with one_writer(folder, WRITTEN_BY) if writes else nullcontext(Path(folder)) as place:
+        if writes:
+            _claim(place, adaptation)
+        adaptation.team.wait()
         standing = restore(place / STATE, adaptation)
-        if not standing.done:
+        adaptation.team.wait()  # before the first state is written anew
+        if writes and not standing.done:
             standing = _with_entry(standing, _held_out_entry(adaptation, 0), report)
         log, losses = list(standing.log), []
         seen, supervised, began = standing.seen, standing.supervised, time.monotonic() - standing.seconds
@@ -188,11 +213,11 @@ def run(
             seen, supervised = seen + tokens, supervised + sum(len(sequence.targets) for sequence in sequences)
             watch(Progress(update, losses[-1], tokens, time.monotonic() - started))
             last = update == final
-            if last or update & (update - 1) == 0:
+            if writes and (last or update & (update - 1) == 0):
                 write_adapter(place / checkpoint_name(update), adaptation.adapter(update))
                 log.append(_held_out_entry(adaptation, update))
                 report(log[-1])
-            if last or update % recipe.save_every == 0:
+            if writes and (last or update % recipe.save_every == 0):
                 log.append({"update": update, "loss": sum(losses) / len(losses), "seen": seen, "supervised": supervised})
                 report(log[-1])
                 threads = tuple(sorted({*standing.threads, torch.get_num_threads()}))
@@ -200,7 +225,8 @@ def run(
                 store(place / STATE, adaptation, standing)
                 write_whole(place / LOG, "".join(json.dumps(entry) + "\n" for entry in log).encode())
                 losses = []
-        write_adapter(place / ADAPTER, adaptation.adapter(standing.done))
+        if writes:
+            write_adapter(place / ADAPTER, adaptation.adapter(standing.done))
     return standing
 
 
