@@ -17,8 +17,7 @@ def models() -> None:
 
       floatlens models
     """
-    from floatlens.models.adapters import TRIPLET
-    from floatlens.models.checkpoint import BUNDLED
+    from floatlens.models.checkpoint import bundled_names
     from floatlens.models.families import FAMILIES
 
     console = make_console()
@@ -30,7 +29,7 @@ def models() -> None:
         table.add_row(family.name, family.models, folded_at_capitals(family.runs_as, room), family.checked)
     console.print(table)
     console.print(
-        f"Bundled: {', '.join((*BUNDLED, *TRIPLET))} (smollm2-135m, the base of the last three, is fetched on first use). "
+        f"Bundled: {', '.join(bundled_names())} (smollm2-135m, the base of other smollm2 models, is fetched on first use). "
         "Everything else: a folder, an adapter, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
     )
     console.print("floatlens doctor MODEL says whether a model can be traced, and what a trace takes.")

@@ -29,7 +29,6 @@ from floatlens.folders import write_whole
 FORMAT = "floatlens-adapter"
 MASK_OFFSET = "mask_offset"
 ADAPTER = "adapter.safetensors"
-TRIPLET = ("smollm2-arm", "smollm2-mdm", "smollm2-causal-mdm")
 
 
 @dataclass(frozen=True)
@@ -56,18 +55,16 @@ class Adapter:
     tensors: Mapping[str, Tensor]
 
 
-def bundled_adapter(name: str) -> Path:
-    """The file of a bundled adapter.
+def bundled_adapters() -> dict[str, Path]:
+    """The adapters that come with floatlens, by the names under which `fl.load` loads them.
 
     Examples
     --------
-    >>> bundled_adapter("smollm2-mdm").parent.name
-    'smollm2-mdm'
+    >>> bundled_adapters()["smollm2-mdm"].name
+    'adapter.safetensors'
     """
-    file = Path(str(files("floatlens.models"))) / "triplet" / name / ADAPTER
-    if not file.is_file():
-        raise Refusal(f"{name} is missing from this installation ({file}). Install floatlens again, or train it: floatlens adapt")
-    return file
+    folder = Path(str(files("floatlens.models"))) / "triplet"
+    return {file.parent.name: file for file in sorted(folder.glob(f"*/{ADAPTER}"))}
 
 
 def merge_adapter(module: nn.Module, adapter: Adapter) -> nn.Module:

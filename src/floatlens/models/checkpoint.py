@@ -37,7 +37,7 @@ from huggingface_hub.errors import (
 from safetensors import SafetensorError, safe_open
 
 from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown, suggestion
-from floatlens.models.adapters import ADAPTER, TRIPLET, bundled_adapter, read_adapter
+from floatlens.models.adapters import ADAPTER, bundled_adapters, read_adapter
 from floatlens.models.sources.smollm2 import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
@@ -126,6 +126,13 @@ def _smollm2_135m() -> Path:
 
 
 BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": _smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
+
+
+def bundled_names() -> tuple[str, ...]:
+    """The models that can be loaded by name."""
+    return (*BUNDLED, *bundled_adapters())
+
+
 _TEXT_FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
 _PICKLED = re.compile(r"(pytorch_model.*\.bin|.*\.(pt|pth|ckpt))$")
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}
@@ -262,8 +269,8 @@ def find_checkpoint(
     text = _plain_name(name)
     if text.lower() in BUNDLED:
         return Checkpoint(text.lower(), BUNDLED[text.lower()](), None)
-    if text.lower() in TRIPLET:
-        return _adapted(text.lower(), bundled_adapter(text.lower()))
+    if text.lower() in bundled_adapters():
+        return _adapted(text.lower(), bundled_adapters()[text.lower()])
     with in_a_sentence(f"There is no model {shown(text)!r}: it cannot be looked for", "Check the name."):
         path = Path(text).expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
@@ -304,7 +311,7 @@ def _plain_name(name: Any) -> str:
     if not isinstance(text, str):
         raise Refusal(f"A model is named by a text or a path, not by {shown(repr(name))}, a {type(name).__name__}.")
     if not text.strip():
-        raise Refusal(f"The name of the model is empty. Bundled: {', '.join((*BUNDLED, *TRIPLET))}.")
+        raise Refusal(f"The name of the model is empty. Bundled: {', '.join(bundled_names())}.")
     if any(map(is_hidden, text)):
         raise Refusal(f"The name '{shown(text)}' holds characters that cannot be seen. Check what was pasted, or rename the folder.")
     if len(os.fsencode(text)) > _LONGEST_NAME:
@@ -313,7 +320,7 @@ def _plain_name(name: Any) -> str:
 
 
 def _unknown(text: str) -> str:
-    names = (*BUNDLED, *TRIPLET)
+    names = bundled_names()
     hint = suggestion(text, names) or f" Bundled: {', '.join(names)}."
     return (
         f"There is no model {shown(text)!r}: it is neither bundled, nor a folder or file here, nor a hub name of the form owner/name.{hint}"
