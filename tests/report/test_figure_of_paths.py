@@ -86,3 +86,20 @@ def test_a_sample_that_does_not_exist_is_refused(made_up: xr.Dataset) -> None:
         figures.path_by_layer(made_up, sample=3)
     with pytest.raises(fl.Refusal, match="no traces to draw"):
         figures.path_by_layer({})
+
+
+def test_the_mean_of_many_layers_is_drawn_thick_enough_to_be_seen() -> None:
+    from floatlens.measures import from_attention
+
+    looks = np.full((4, 30, 1, 4, 12), 0.04)
+    looks[:, :20, ..., 3] = 0.56
+    looks[np.arange(4), 20:, ..., 5 + np.arange(4)] = 0.56
+    figure = figures.path_by_layer(from_attention(looks))
+    shown = images(figure)[0]
+    assert (shown[:20] == 3).all()
+    assert np.isnan(shown[30:33]).all()
+    assert (shown[33:] == 3).all()
+    assert len(shown) == 36
+    assert {row for row, _ in changes(figure, 0)} == set(range(20, 30))
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert labels == ["0", "5", "10", "15", "20", "25", "all"]

@@ -123,22 +123,20 @@ def path_by_layer(traces: Measurable | Mapping[str, Measurable], *, sample: int 
 
 
 def _draw_paths(axes: Axes, path: xr.DataArray, whole: xr.DataArray, norm: Normalize) -> None:
-    """Layers by steps, and below them, one row apart, all layers averaged; steps that the sample does not have are left off."""
+    """Layers by steps, and below them, apart, all layers averaged; steps that the sample does not have are left off."""
     of_layers = path.transpose("layer", "step").values
     steps = max(int(np.flatnonzero((of_layers >= 0).any(0)).max(initial=0)) + 1, 1)
-    gap = np.full((1, steps), -1)
-    rows = np.concatenate([of_layers[:, :steps], gap, whole.values[None, :steps]])
+    layers, thick = len(of_layers), max(1, round(len(of_layers) / 10))  # rows of the gap and of the mean: they have to be seen
+    rows = np.concatenate([of_layers[:, :steps], np.full((thick, steps), -1), np.repeat(whole.values[None, :steps], thick, axis=0)])
     axes.set_facecolor(NOT_KNOWN)
     axes.imshow(np.ma.masked_less(rows.astype(float), 0), cmap=AMOUNTS, norm=norm, aspect="auto", interpolation="nearest")
-    axes.axhspan(len(of_layers) - 0.5, len(of_layers) + 0.5, color="white")
+    axes.axhspan(layers - 0.5, layers + thick - 0.5, color="white")
     row, step = np.nonzero((rows[:, 1:] != rows[:, :-1]) & (rows[:, 1:] >= 0) & (rows[:, :-1] >= 0))
-    ticks = axes.vlines(step + 0.5, row - 0.42, row + 0.42, color="white", linewidth=1.6)
-    ticks.set_gid("outline of changes")
-    ticks = axes.vlines(step + 0.5, row - 0.42, row + 0.42, color=BLACK, linewidth=0.8)
-    ticks.set_gid("changes")
-    numbers = path["layer"].values
-    shown = np.unique(np.linspace(0, len(numbers) - 1, min(len(numbers), 6)).round().astype(int))
-    axes.set_yticks([*shown, len(numbers) + 1], [*(str(numbers[place]) for place in shown), "all"])
+    for colour, width, name in (("white", 1.6, "outline of changes"), (BLACK, 0.8, "changes")):
+        axes.vlines(step + 0.5, row - 0.42, row + 0.42, color=colour, linewidth=width).set_gid(name)
+    labelled = range(0, layers, -(-layers // 6))
+    numbers = path["layer"].values[labelled.start : labelled.stop : labelled.step]
+    axes.set_yticks([*labelled, layers + 1.5 * thick - 0.5], [*map(str, numbers), "all"])
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.set_xlabel("step")
 
