@@ -37,8 +37,8 @@ def traces(count: int = 6, **moves: bool) -> xr.Dataset:
 @pytest.mark.parametrize("predicting_moves", [True, False])
 def test_it_floats_if_both_kinds_of_rows_are_above_noise(prompt_moves: bool, predicting_moves: bool) -> None:
     data = traces(prompt_moves=prompt_moves, predicting_moves=predicting_moves)
-    for options in ({}, {"keys": "prompt"}, {"depth": "deep"}):
-        verdict = floats(data, data, **options)
+    for keys, depth in (("all", "all"), ("prompt", "all"), ("all", "deep")):
+        verdict = floats(data, data, keys=keys, depth=depth)
         assert verdict["above_noise"].values.tolist() == [prompt_moves, predicting_moves]
         assert verdict["floats"].item() is (prompt_moves and predicting_moves)
         assert verdict["prompts"].values.tolist() == [6, 6]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,7 +244,8 @@ def test_padding_and_samples_change_nothing() -> None:
     groups = {"several": np.arange(8) < 6, "single": np.arange(8) == 7}
     data = from_attention(weights, groups=groups).assign(state=(("step", "position"), [[1] * 6 + [2] * 4] * 6))
     both = xr.concat([padded(data), padded(data)], "sample")
-    for options in ({}, {"pooled": True}, {"keys": "prompt"}, {"per_head": True}):
+    every: list[dict[str, Any]] = [{}, {"pooled": True}, {"keys": "prompt"}, {"per_head": True}]
+    for options in every:
         alone, beside = strongest_path(data, **options), strongest_path(both, **options)
         assert beside["movement"].dims[0] == "sample"
         for name in (*NUMBERS, "steps", "pairs", "favourite", "reason", "noise_reason", "method"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from made_up_trace import LAYERS, LENGTH, PROMPT, SAMPLES, STATIC, STEPS, footer, heights, images, legend, made_up_weights, written_order
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 import floatlens as fl
@@ -24,7 +25,7 @@ def strongest(sample: int, among: int = LENGTH, group: str = "predicting") -> np
 
 def changes(figure: Figure, panel: int) -> set[tuple[int, int]]:
     """The row, and the step at which a tick says that the key is another one."""
-    (ticks,) = [lines for lines in figure.axes[panel].collections if lines.get_gid() == "changes"]
+    (ticks,) = [lines for lines in figure.axes[panel].collections if isinstance(lines, LineCollection) and lines.get_gid() == "changes"]
     return {(round(float(segment[:, 1].mean())), round(float(segment[0, 0]) + 0.5)) for segment in ticks.get_segments()}
 
 

@@ -268,7 +268,7 @@ def floats(
     if depth not in DEPTHS:
         raise Refusal(f"depth={depth!r} is not known; choose one of {', '.join(DEPTHS)}.")
     _refuse_other_orders(as_dataset(left_to_right))
-    conditions = []
+    conditions: list[xr.Dataset] = []
     for given, group in ((prompt_rows, "prompt"), (left_to_right, "predicting")):
         data = as_dataset(given)
         data = data if "sample" in data.dims else data.expand_dims("sample")
