@@ -36,7 +36,7 @@ from huggingface_hub.errors import (
 from safetensors import SafetensorError, safe_open
 
 from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown, suggestion
-from floatlens.models.sources.smollm2 import converted
+from floatlens.models.sources.cache import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
 _LARGEST_JSON = 1 << 28  # bytes; the largest tokenizer.json that is published has a tenth of it
@@ -123,7 +123,17 @@ def _smollm2_135m() -> Path:
     return smollm2_135m()
 
 
-BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": _smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
+def _antiberty() -> Path:
+    from floatlens.models.sources.antiberty import antiberty
+
+    return antiberty()
+
+
+BUNDLED: dict[str, Callable[[], Path]] = {
+    "smollm2-135m": _smollm2_135m,
+    "antiberty": _antiberty,
+    **{name: partial(bundled_twin, name) for name in TWINS},
+}
 _TEXT_FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
 _PICKLED = re.compile(r"(pytorch_model.*\.bin|.*\.(pt|pth|ckpt))$")
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}
