@@ -29,7 +29,7 @@ def models() -> None:
         table.add_row(family.name, family.models, folded_at_capitals(family.runs_as, room), family.checked)
     console.print(table)
     console.print(
-        f"Bundled: {', '.join(BUNDLED)} (smollm2-135m is fetched on first use). "
+        f"Bundled: {', '.join(BUNDLED)} (smollm2-135m and antiberty are fetched on first use). "
         "Everything else: a folder, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
     )
     console.print("floatlens doctor MODEL says whether a model can be traced, and what a trace takes.")
