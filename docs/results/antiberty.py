@@ -22,6 +22,7 @@ import xarray as xr
 
 import floatlens as fl
 from floatlens.measures import measure_trace
+from floatlens.measures.catalogue import CATALOGUE
 from floatlens.statistics.resampling import bootstrap
 from floatlens.terminal import progress_bar
 
@@ -34,9 +35,6 @@ OF_TRACE = (
     "on the run's strongest key",
     "on the step's anchors",
     "anchors of a head",
-    "float index (no movement)",
-    "movement",
-    "kinds of anchors",
 )
 
 
@@ -151,7 +149,7 @@ def print_attention(path: Path) -> None:
     """What `floatlens measure` says about sinks and movement, with intervals over antibodies; and the strongest keys by letter."""
     trace, chains = fl.open_trace(path), read_chains()
     assert [own.hidden(own.masked(0.5, 0)) for own in chains] == [trace.prompt(number) for number in range(len(trace))]
-    summary = measure_trace(trace)
+    summary = measure_trace(trace, lines=[line for line in CATALOGUE if line.name in OF_TRACE])
     antibodies = [own.antibody for own in chains]
     print("| measure | rows | all layers | null | by layer |\n|---|---|---|---|---|")
     for name in OF_TRACE:
