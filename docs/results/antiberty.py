@@ -35,6 +35,8 @@ OF_TRACE = (
     "on the run's strongest key",
     "on the step's anchors",
     "anchors of a head",
+    "float index (no movement)",
+    "movement",
 )
 
 
