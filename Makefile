@@ -13,7 +13,7 @@ demo: $(READY)  ## check the claims of five papers on the bundled twins; writes 
 test: lint  ## run ruff, import-linter, pyright and pytest with doctests: everything that must pass
 	$(BIN)/pytest -n 2
 
-test-real: $(READY)  ## run the tests that need SmolLM2-135M itself (downloads 93 MB on first use; about two hours on one core)
+test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself (downloads 190 MB on first use; about two hours on one core)
 	$(BIN)/pytest -m real
 
 attack: $(READY)  ## try every damaged file, hostile input, killed run and fuzzed command line (make test tries a sample)

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from floatlens.errors import Refusal
 from floatlens.models.sources import gguf
-from floatlens.models.sources.smollm2 import cache_folder, converted
+from floatlens.models.sources.cache import cache_folder, converted
 
 # -- the cache -------------------------------------------------------------------------------------------------------------------------
 

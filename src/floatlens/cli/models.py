@@ -29,8 +29,8 @@ def models() -> None:
         table.add_row(family.name, family.models, folded_at_capitals(family.runs_as, room), family.checked)
     console.print(table)
     console.print(
-        f"Bundled: {', '.join(bundled_names())} (smollm2-135m, the base of other smollm2 models, is fetched on first use). "
-        "Everything else: a folder, an adapter, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
+        f"Bundled: {', '.join(bundled_names())} (smollm2-135m, the base of the other smollm2 models, and antiberty are fetched on first "
+        "use). Everything else: a folder, an adapter, a .gguf or llama2.c .bin file, or a hub name (owner/name)."
     )
     console.print("floatlens doctor MODEL says whether a model can be traced, and what a trace takes.")
 

@@ -107,7 +107,9 @@ def trace(
     trace_ = plan.run(output)
     stored = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     for number in range(min(len(trace_), 3)):
-        console.print(f"{number}: {trace_.completion(number)!r}")
+        final = trace_.sample(number)["final"].values.tolist()
+        text = trace_.completion(number) if gen_length else lm.whole_text([token for token in final if token >= 0])
+        console.print(f"{number}: {text!r}")
     if len(trace_) > 3:
         console.print(f"... and {len(trace_) - 3} more")
     say(console, f"Wrote {output} ({size_in_words(stored)}). Look at it: floatlens show {output}")

@@ -1,4 +1,5 @@
-"""Tokenizers: load one without remote code, show the text of any token id, and find text that a tokenizer does not know.
+"""Tokenizers: load one without remote code, show the text of any token id, find text that a tokenizer does not know, and
+tell tokens of text from those of biological sequences.
 
 Only fast tokenizers are used, because character offsets are needed. A token counts as unknown if it is the tokenizer's unknown token and
 stands for a text that is not that token's own name: the model then reads something else than was written. (Many tokenizers spell
@@ -10,6 +11,7 @@ Refused: tokenizers that cannot be loaded or that give no offsets.
 
 import contextlib
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -104,6 +106,28 @@ def token_text(tokenizer: Any, token: int) -> str:
         if piece:
             return piece
     return f"⟨{token}⟩"
+
+
+_SEQUENCE = re.compile(r"[A-Z.*-]+")  # amino acids or nucleotides, one or several; a gap, a stop
+_NAME = re.compile(r"<.*>|\[.*\]")  # a token that is called so and is no text
+
+
+def writes_words(tokenizer: Any) -> bool:
+    """Whether the tokens of a tokenizer can make up words: not if all of them are letters of amino acids or nucleotides.
+
+    Vocabularies of text have lower case, or a script without case; those of sequences have neither.
+
+    Examples
+    --------
+    >>> from floatlens.tasks.world.tokenizer import make_tokenizer
+    >>> writes_words(make_tokenizer())
+    True
+    """
+    if tokenizer is None:
+        return True
+    marks = special_tokens(tokenizer)
+    pieces = [piece for piece, token in tokenizer.get_vocab().items() if token not in marks and not _NAME.fullmatch(piece)]
+    return not pieces or not all(map(_SEQUENCE.fullmatch, pieces))
 
 
 EXAMPLE_LENGTH = 30

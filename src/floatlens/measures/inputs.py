@@ -8,9 +8,12 @@ time.
 The prompt of a sample is the unit of every interval, and pairs the samples of two models. Two models are given the same question in
 different templates, so a prompt is what the user wrote: its characters without the template's. A prompt of token ids is those ids.
 
-Refused: a variable that a measure needs and the trace does not hold, with the option that records it; anchors of other data.
+Refused: a variable that a measure needs and the trace does not hold, with the option that records it; anchors of other data; roles of
+tokens that are no words.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -127,6 +130,39 @@ def refuse_missing(data: xr.Dataset, names: Iterable[str], what_for: str) -> Non
         if name not in data.variables:
             remedy = f" Record it with {RECORDED_BY[name]}." if name in RECORDED_BY else ""
             raise Refusal(f"{what_for} needs {name}, which this trace does not hold.{remedy}")
+
+
+WITHOUT_TEXT = re.compile(r"⟨\d+⟩")
+"""What a trace writes for a token id that no tokenizer knows."""
+
+
+def refuse_what_has_no_roles(data: xr.Dataset) -> None:
+    """Refuse a dataset whose tokens cannot have the roles of words.
+
+    Examples
+    --------
+    >>> names = dict.fromkeys(("state", "canvas", "final", "template", "token", "special"), 0)
+    >>> refuse_what_has_no_roles(xr.Dataset(names, attrs={"floatlens": '{"writes_words": false}'}))
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: The tokens of this trace are letters of a biological sequence and not words, so they have no roles. \
+To see which letters draw attention, look at the strongest keys: floatlens show.
+    """
+    refuse_missing(data, ("state", "canvas", "final", "template", "token"), "Token roles")
+    if "special" not in data:
+        raise Refusal(
+            "Token roles need special, which this trace does not hold: it does not say which tokens are special. Record the trace anew."
+        )
+    if not json.loads(data.attrs.get("floatlens", "{}")).get("writes_words", True):  # earlier traces do not say; their tokens are words
+        raise Refusal(
+            "The tokens of this trace are letters of a biological sequence and not words, so they have no roles. To see which letters "
+            "draw attention, look at the strongest keys: floatlens show."
+        )
+    texts = [str(text) for text, exists in zip(data["token"].values, (data["final"] >= 0).values, strict=True) if exists]
+    if texts and all(map(WITHOUT_TEXT.fullmatch, texts)):
+        raise Refusal(
+            "The tokens of this trace have no texts, so they have no roles: its model has no tokenizer. Load the model with its "
+            "tokenizer files."
+        )
 
 
 def refuse_other_axes(values: xr.DataArray, anchors: xr.Dataset, *, own: Sequence[str] = ()) -> None:

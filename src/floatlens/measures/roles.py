@@ -21,7 +21,7 @@ Function words are chosen by class, in lower case. Words that are more often som
 words) are left out. Contractions need no entries: their parts do (see `role_of_word`).
 
 Shares stand beside the share that the role would have if every row spread evenly, so that a role which fills the canvas is not taken for
-one that draws attention. Refused: traces without `special`, and tokens without texts.
+one that draws attention. Refused: traces without `special`, and tokens without texts or that are no words (amino acids).
 """
 
 import re
@@ -33,7 +33,17 @@ import xarray as xr
 
 from floatlens.errors import Refusal
 from floatlens.measures.absorption import NOT_MEASURED
-from floatlens.measures.inputs import NO_ROWS, RECEIVED, by_layers, one_sample_at_a_time, refuse_missing, refuse_other_axes, relative_depth
+from floatlens.measures.inputs import (
+    NO_ROWS,
+    RECEIVED,
+    WITHOUT_TEXT,
+    by_layers,
+    one_sample_at_a_time,
+    refuse_missing,
+    refuse_other_axes,
+    refuse_what_has_no_roles,
+    relative_depth,
+)
 from floatlens.measures.received_attention import fair_mass
 from floatlens.statistics.slopes import slope_over
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, PROMPT
@@ -93,7 +103,6 @@ TOO_FEW_POSITIVE = "fewer than two layers have an enrichment above 0"
 
 _BLANKS = ("Zs", "Zl", "Zp", "Cc", "Cf")  # newlines are control characters
 _APOSTROPHES = "'\u2019\u02bc"
-_WITHOUT_TEXT = re.compile(r"⟨\d+⟩")  # what a trace writes for a token id that no tokenizer knows
 _PIECE = re.compile(r"^##(?=\w)")  # BERT's mark of a piece that continues a word
 
 
@@ -182,7 +191,7 @@ def _role(text: str, word: str, template: bool) -> str:
 
 
 def _has_no_text(text: str) -> bool:
-    return not text or _WITHOUT_TEXT.fullmatch(text) is not None
+    return not text or WITHOUT_TEXT.fullmatch(text) is not None
 
 
 def _bare(text: str) -> str:
@@ -265,17 +274,8 @@ def token_roles(data: xr.Dataset) -> xr.DataArray:
     >>> np.array(ROLES)[token_roles(data)].tolist()
     [['special', 'content', 'mask'], ['special', 'content', 'punctuation']]
     """
-    refuse_missing(data, ("state", "canvas", "final", "template", "token"), "Token roles")
-    if "special" not in data:
-        raise Refusal(
-            "Token roles need special, which this trace does not hold: it does not say which tokens are special. Record the trace anew."
-        )
-    texts, exists = [str(text) for text in data["token"].values], (data["final"] >= 0).values
-    if exists.any() and all(_WITHOUT_TEXT.fullmatch(text) for text, there in zip(texts, exists, strict=True) if there):
-        raise Refusal(
-            "The tokens of this trace have no texts, so they have no roles: its model has no tokenizer. Load the model with its "
-            "tokenizer files."
-        )
+    refuse_what_has_no_roles(data)
+    texts = [str(text) for text in data["token"].values]
     starts, stops = (data[name].values.tolist() if name in data else None for name in ("char_start", "char_stop"))
     names = roles_of_tokens(texts, data["special"].values.tolist(), data["template"].values.tolist(), starts, stops)
     finished = xr.DataArray(np.array([ROLES.index(name) for name in names], np.int8), dims="position")

@@ -38,7 +38,7 @@ from safetensors import SafetensorError, safe_open
 
 from floatlens.errors import Refusal, in_a_sentence, is_hidden, reason, shown, suggestion
 from floatlens.models.adapters import ADAPTER, bundled_adapters, read_adapter
-from floatlens.models.sources.smollm2 import converted
+from floatlens.models.sources.cache import converted
 
 _READ = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".safetensors", ".bin", ".pt", ".pth", ".py")
 _LARGEST_JSON = 1 << 28  # bytes; the largest tokenizer.json that is published has a tenth of it
@@ -125,7 +125,17 @@ def _smollm2_135m() -> Path:
     return smollm2_135m()
 
 
-BUNDLED: dict[str, Callable[[], Path]] = {"smollm2-135m": _smollm2_135m, **{name: partial(bundled_twin, name) for name in TWINS}}
+def _antiberty() -> Path:
+    from floatlens.models.sources.antiberty import antiberty
+
+    return antiberty()
+
+
+BUNDLED: dict[str, Callable[[], Path]] = {
+    "smollm2-135m": _smollm2_135m,
+    "antiberty": _antiberty,
+    **{name: partial(bundled_twin, name) for name in TWINS},
+}
 
 
 def bundled_names() -> tuple[str, ...]:

@@ -52,6 +52,7 @@ class Generation:
     prompt: str
     prompt_tokens: list[int]
     steps: int
+    whole_text: str = ""  # prompt and answer together, without special tokens: the prompt with its masks filled, where those were written
     removed: float | None = None  # the share of the attention that interventions removed, over steps, layers and heads; None without any
 
 
@@ -319,6 +320,10 @@ class LanguageModel:
         end = next((index for index, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
         return "" if self.tokenizer is None else self.tokenizer.decode(list(tokens[:end]), skip_special_tokens=True)
 
+    def whole_text(self, tokens: Sequence[int]) -> str:
+        """Text of all tokens, without special ones; "" for a model without a tokenizer."""
+        return "" if self.tokenizer is None else self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+
     @torch.no_grad()
     def own_generate(self, prompt: EncodedPrompt, decoding: Decoding, seed: int) -> list[int]:
         """The whole text in tokens, written after one prompt by the module's own `generate`, seeded."""
@@ -362,7 +367,7 @@ class LanguageModel:
             with nullcontext() if running is None else intervened_own_loop(self, running):
                 text = self.own_generate(batch.prompts[0], plan.decoding, batch.seeds[0])
             advance(1)
-            written, steps = [text[len(batch.prompts[0].tokens) :]], [0]
+            finished, written, steps = [text], [text[len(batch.prompts[0].tokens) :]], [0]
         else:
             canvas = plan.canvas(batch)
             running = None if under is None else under.start_batch(canvas, plan.options)
@@ -375,9 +380,10 @@ class LanguageModel:
                         running.finish(step)
                     advance(1)
             was_written = canvas.real & ~canvas.prompt
+            finished = [tokens[rows].tolist() for tokens, rows in zip(canvas.tokens, canvas.real, strict=True)]
             written = [tokens[rows].tolist() for tokens, rows in zip(canvas.tokens, was_written, strict=True)]
         removed = [None if running is None else running.mean_removed(sample) for sample in range(len(batch.prompts))]
         return [
-            Generation(self.text_of(tokens), tokens, prompt.text, prompt.tokens, count, share)
-            for prompt, tokens, count, share in zip(batch.prompts, written, steps, removed, strict=True)
+            Generation(self.text_of(tokens), tokens, prompt.text, prompt.tokens, count, self.whole_text(all_tokens), share)
+            for prompt, tokens, all_tokens, count, share in zip(batch.prompts, written, finished, steps, removed, strict=True)
         ]

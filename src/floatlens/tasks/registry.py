@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floatlens.errors import Refusal, suggestion
-from floatlens.models.sources.smollm2 import cache_folder
+from floatlens.models.sources.cache import cache_folder
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import Conflict, Context, Layout, Noise, Position, Retrieved
 from floatlens.tasks.readers import KINDS, read_code_tasks, read_samples

@@ -30,7 +30,7 @@ from floatlens.decoding.model import Writer
 from floatlens.decoding.options import AutoregressiveOptions, Decoding
 from floatlens.decoding.plan import Batch, Plan, plan_writing
 from floatlens.decoding.prompts import AnyPrompt, EncodedPrompt
-from floatlens.decoding.tokens import special_tokens, token_text
+from floatlens.decoding.tokens import special_tokens, token_text, writes_words
 from floatlens.errors import Refusal
 from floatlens.interventions.run import InterventionRun
 from floatlens.seeds import refuse_seed
@@ -316,6 +316,7 @@ def _attributes(plan: TracePlan) -> dict[str, Any]:
         "family": lm.family,
         "row_offset": lm.row_offset,
         "mask_token_id": lm.mask_token_id,
+        "writes_words": writes_words(lm.tokenizer),
         "seed": refuse_seed(plan.writing.decoding.seed),
         "dtype": str(lm.dtype).removeprefix("torch."),
         "device": str(lm.device),

@@ -253,6 +253,9 @@ _ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "chosen": (_are_pairs, "a list of [layer, head] pairs"),
     "detail": (_is_detail, f"an object that says of {', '.join(PRESETS['default'])} whether it is kept per head, per layer or off"),
 }
+_OPTIONAL_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "writes_words": (lambda value: isinstance(value, bool), "true or false"),
+}
 _OF_A_SAMPLE: dict[str, tuple[Callable[[Any], bool], str]] = {
     "prompt": (_is_text, "text"),
     "completion": (_is_text, "text"),
@@ -272,7 +275,8 @@ def version_fault(attributes: Mapping[str, Any]) -> str | None:
 
 def attribute_faults(attributes: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the attributes of the root."""
-    wrong = list(_field_faults(attributes, _ATTRIBUTES))
+    present = {name: rule for name, rule in _OPTIONAL_ATTRIBUTES.items() if name in attributes}
+    wrong = list(_field_faults(attributes, {**_ATTRIBUTES, **present}))
     yield from wrong
     if wrong:
         return

@@ -36,9 +36,9 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
 
 FAMILY = Family(
     name="masked-lm",
-    models="BERT, RoBERTa, ModernBERT, ALBERT, ...",
+    models="BERT, RoBERTa, ModernBERT, ALBERT, AntiBERTy, ...",
     runs_as="AutoModelForMaskedLM",
-    checked="tiny BERT and ModernBERT models",
+    checked="tiny BERT and ModernBERT models; AntiBERTy against its own package",
     recognises=recognises,
     blueprint=blueprint,
 )
