@@ -1,6 +1,6 @@
 """From a trace to numbers: pure functions from labelled arrays to labelled arrays. docs/reference/measures.md says what each is.
 
-A new measure is a function in the file of its subject (absorption, drift, floating, flow, geometry, roles, retrieval, ...), or in a file
+A new measure is a function in the file of its subject (absorption, drift, floating, path, flow, geometry, roles, ...), or in a file
 of its own; it is exported here, and a line in `catalogue.py` puts it into the report of `floatlens measure`. `inputs.py` says what
 measures are given, `received_attention.py` what a key receives and what that is compared with.
 """
@@ -15,6 +15,7 @@ from floatlens.measures.flow import direct_flow, rollout
 from floatlens.measures.geometry import advantage_split, anchor_geometry, contribution_of_anchors, effective_contribution, value_contrast
 from floatlens.measures.gold_span import gold_attention, gold_lift_by_sample
 from floatlens.measures.inputs import relative_depth
+from floatlens.measures.path import floats, strongest_path
 from floatlens.measures.received_attention import from_attention, lift, measured, pool_steps, received, shared_rectangle
 from floatlens.measures.retrieval import (
     mean_retrieval_score,
@@ -62,6 +63,7 @@ __all__ = [
     "find_anchors",
     "float_index",
     "float_index_of_rows",
+    "floats",
     "from_attention",
     "frontier_following",
     "gold_attention",
@@ -90,6 +92,7 @@ __all__ = [
     "shared_rectangle",
     "slope_over",
     "split_sinks",
+    "strongest_path",
     "structural_slope",
     "threshold_sweep",
     "token_roles",

@@ -48,14 +48,11 @@ def head_consensus(data: xr.Dataset) -> xr.Dataset:
 
 def _consensus(data: xr.Dataset) -> xr.Dataset:
     enough = measured(data)
-    scale = enough / data["visible"].where(data["visible"] > 0)
-    strength = (existing(data["mass"]) * scale.fillna(0).astype(data["mass"].dtype)).transpose(..., "head", "key")
-    best = strength.max("key", skipna=False)
-    rivals = (strength >= best * (1 - TIE)).sum("key")
-    known = best > 0  # 0 where no key is measured, or the head does not exist
-    votes = known & (rivals == 1)
-    favourite = np.where(votes, strength.argmax("key", skipna=False), -1)  # (..., head)
-    alike = (favourite[..., :, None] == favourite[..., None, :]).sum(-1)
+    favourite, known = sole_favourite(data["mass"], data["visible"], enough)
+    favourite = favourite.transpose(..., "head")
+    votes = favourite >= 0
+    keys_voted_for = favourite.values
+    alike = (keys_voted_for[..., :, None] == keys_voted_for[..., None, :]).sum(-1)
     most = votes.copy(data=alike).where(votes, 0).max("head")
     heads = votes.sum("head")
     keys = enough.sum("key")
@@ -68,6 +65,24 @@ def _consensus(data: xr.Dataset) -> xr.Dataset:
             "reason": xr.where(known.any("head"), xr.where(heads > 0, "", NO_FAVOURITE), NOT_MEASURED),
         }
     )
+
+
+def sole_favourite(mass: xr.DataArray, visible: xr.DataArray, candidates: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """The candidate with most received attention, -1 where several draw the same; and whether any draws something.
+
+    Examples
+    --------
+    >>> mass = xr.DataArray([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]], dims=("head", "key"))
+    >>> favourite, known = sole_favourite(mass, xr.ones_like(mass), mass > 0)
+    >>> favourite.values.tolist(), known.values.tolist()
+    ([1, -1], [True, True])
+    """
+    scale = candidates / visible.where(visible > 0)
+    strength = existing(mass) * scale.fillna(0).astype(mass.dtype)
+    best = strength.max("key", skipna=False)
+    rivals = (strength >= best * (1 - TIE)).sum("key")
+    known = best > 0  # 0 where there is no candidate, or no head
+    return strength.argmax("key", skipna=False).where(known & (rivals == 1), -1).astype(int), known
 
 
 def expected_consensus(heads: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from floatlens.measures.flow import direct_flow, rollout
 from floatlens.measures.geometry import GEOMETRY, advantage_split, anchor_geometry, contribution_of_anchors, value_contrast
 from floatlens.measures.gold_span import gold_attention
 from floatlens.measures.inputs import HALVES, RECEIVED, refuse_missing
+from floatlens.measures.path import strongest_path
 from floatlens.measures.received_attention import pool_steps, shared_rectangle
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.roles import role_shares, structural_slope
@@ -83,6 +84,23 @@ class Sample:
     @cached_property
     def float_index(self) -> xr.Dataset:
         return float_index(self.data, rule=self.rule, eps=self.eps)
+
+    @cached_property
+    def paths(self) -> xr.Dataset:
+        """Of the strongest key in each layer, among all keys and, where the canvas is known, among those of the prompt (axis `part`)."""
+        return self._paths(pooled=False)
+
+    @cached_property
+    def pooled_paths(self) -> xr.Dataset:
+        """The same of attention averaged over layers, by `depth`."""
+        return self._paths(pooled=True)
+
+    def _paths(self, *, pooled: bool) -> xr.Dataset:
+        everywhere = strongest_path(self.data, pooled=pooled)
+        if "state" not in self.data:
+            return everywhere
+        parts = [everywhere, strongest_path(self.data, keys="prompt", pooled=pooled)]
+        return xr.concat(parts, xr.DataArray(["all keys", "prompt keys"], dims="part", name="part"))
 
     @cached_property
     def dispersion(self) -> xr.Dataset:
@@ -226,6 +244,20 @@ def _gold_lift(sample: Sample) -> Values:
     return _mean(gold_attention(sample.data, sample.gold), "lift")
 
 
+def _movement(paths: xr.Dataset) -> Values:
+    return _mean(paths[["movement", "noise_reason"]].rename(noise_reason="reason"), "movement")
+
+
+def _path_lines(ending: str, paths: Callable[[Sample], xr.Dataset]) -> tuple[Line, ...]:
+    """The numbers of a path, each with what noise alone would give: at most so many keys, so many changes, at least such a share."""
+    return (
+        Line(f"keys on the path{ending}", "keys", lambda sample: _mean(paths(sample), "keys", "keys_null")),
+        Line(f"changes of the path{ending}", "share", lambda sample: _mean(paths(sample), "changes", "noise")),
+        Line(f"steps on the favourite key{ending}", "share", lambda sample: _mean(paths(sample), "share", "share_null")),
+        Line(f"movement of the path{ending}", "difference", lambda sample: _movement(paths(sample))),
+    )
+
+
 SHARED = (
     Line("anchors of a head", "keys", lambda sample: _mean(sample.dispersion, "anchors")),
     Line("on the step's anchors", "%", lambda sample: _mean(absorption_of_anchors(sample.data, sample.anchors), "share", "null")),
@@ -241,6 +273,8 @@ SHARED = (
     Line("temporal variance", "variance", lambda sample: _mean(sample.variance, "temporal", "temporal_no_memory")),
     Line("spatial variance", "variance", lambda sample: _mean(sample.variance, "spatial", "spatial_null")),
     Line("heads with one strongest key", "share", lambda sample: _mean(head_consensus(sample.data), "consensus", "null")),
+    *_path_lines("", lambda sample: sample.paths),
+    *_path_lines(", layers pooled", lambda sample: sample.pooled_paths),
 )
 """Numbers of received attention: of a whole trace, or of the rectangle on which two models are compared."""
 

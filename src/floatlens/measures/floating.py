@@ -34,7 +34,7 @@ from floatlens.errors import Refusal
 from floatlens.measures.anchors import find_anchors
 from floatlens.measures.drift import jaccard, neighbours, overlap, refuse_without_axis, why_no_drift
 from floatlens.measures.inputs import HALVES, RECEIVED, by_layers, one_sample_at_a_time, refuse_missing
-from floatlens.measures.received_attention import fair_mass, mean_over_heads
+from floatlens.measures.received_attention import halves_of, mean_over_heads
 
 NO_ANCHORS_DEALT = "no anchors once the rows of all steps are dealt out again"
 
@@ -246,7 +246,7 @@ def _by_halves(data: xr.Dataset, rule: str, eps: float | None, like: xr.DataArra
         return unknown, xr.where(like.isnull(), "", NO_HALVES)
     if ("head" in data["mass"].dims) != ("head" in data["mass_even"].dims):
         return unknown, xr.where(like.isnull(), "", HALVES_PER_LAYER)
-    even, odd = (find_anchors(half, rule=rule, eps=eps) for half in _halves(data))
+    even, odd = (find_anchors(half, rule=rule, eps=eps) for half in halves_of(data))
     (even_now, even_next), (odd_now, odd_next) = neighbours(even, "step"), neighbours(odd, "step")
     within = overlap(even_now, odd_now), overlap(even_next, odd_next)
     across = overlap(even_now, odd_next), overlap(odd_now, even_next)
@@ -257,17 +257,3 @@ def _by_halves(data: xr.Dataset, rule: str, eps: float | None, like: xr.DataArra
     }
     some = means["no_movement"].notnull() & means["compared"].notnull()
     return xr.Dataset(means), xr.where(some, "", xr.where(usable.any("step"), EMPTY_HALVES, ONE_HALF))
-
-
-def _halves(data: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
-    """Received attention of the rows at even positions, and of those at odd positions."""
-    even = xr.Dataset({name: data[f"{name}_even"] for name in RECEIVED})
-    visible = data["visible"] - data["visible_even"]
-    fair = fair_mass(data).fillna(0) - fair_mass(data, "_even").fillna(0)
-    odd = {
-        "mass": data["mass"] - data["mass_even"],
-        "visible": visible,
-        "null": fair / visible.where(visible > 0),
-        "rows": data["rows"] - data["rows_even"],
-    }
-    return even, xr.Dataset(odd)

@@ -20,7 +20,7 @@ import xarray as xr
 
 from floatlens import anchor_rules
 from floatlens.errors import Refusal
-from floatlens.measures.inputs import choose_group, one_sample_at_a_time, refuse_missing
+from floatlens.measures.inputs import RECEIVED, choose_group, one_sample_at_a_time, refuse_missing
 from floatlens.trace.schema import PROMPT
 
 
@@ -101,6 +101,28 @@ def mean_over_heads(data: xr.Dataset) -> xr.Dataset:
             visible = averaged[f"visible{ending}"]
             averaged[f"null{ending}"] = fair / visible.where(visible > 0)
     return data.drop_vars(averaged).assign(averaged)
+
+
+def halves_of(data: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
+    """Received attention of the rows at even positions, and of those at odd positions.
+
+    Examples
+    --------
+    >>> from floatlens.measures import from_attention
+    >>> even, odd = halves_of(from_attention(np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]])))
+    >>> even["mass"].values.ravel().tolist(), odd["mass"].values.ravel().tolist()
+    ([1.0, 1.0], [0.5, 0.5])
+    """
+    even = xr.Dataset({name: data[f"{name}_even"] for name in RECEIVED})
+    visible = data["visible"] - data["visible_even"]
+    fair = fair_mass(data).fillna(0) - fair_mass(data, "_even").fillna(0)
+    odd = {
+        "mass": data["mass"] - data["mass_even"],
+        "visible": visible,
+        "null": fair / visible.where(visible > 0),
+        "rows": data["rows"] - data["rows_even"],
+    }
+    return even, xr.Dataset(odd)
 
 
 def pool_steps(data: xr.Dataset) -> xr.Dataset:

@@ -115,7 +115,10 @@ def measure_trace(
 
 
 def over_depth(values: xr.Dataset, *, by_layer: bool = False) -> xr.Dataset:
-    """Layers averaged within all, shallow, middle and deep (axis `depth`), or every layer by itself. What has no layers is "all".
+    """Layers averaged within all, shallow, middle and deep (axis `depth`), or every layer by itself.
+
+    What has no layers is "all". What has an axis `depth` of its own, because layers were averaged before it was measured, keeps it; of
+    that, "all" stands beside single layers.
 
     Examples
     --------
@@ -124,6 +127,8 @@ def over_depth(values: xr.Dataset, *, by_layer: bool = False) -> xr.Dataset:
     [3.0, 1.0, 2.5, 6.0]
     """
     numbers = values.drop_vars("reason", errors="ignore")
+    if "depth" in numbers.dims:
+        return numbers.sel(depth=["all"]) if by_layer else numbers
     if "layer" not in numbers.dims:
         return numbers.expand_dims(depth=["all"])
     if by_layer:
