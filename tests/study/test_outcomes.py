@@ -198,7 +198,9 @@ def test_tables_that_cannot_be_paired_are_refused(broken: Any, sentence: str) ->
 def test_draws_of_a_control_are_averaged_per_sample_before_anything_is_resampled() -> None:
     draws = RANDOM.integers(0, 2, (20, 5)).astype(float)
     removed = RANDOM.uniform(0.1, 0.4, (20, 5))
-    edited = [rows("mdm", "gold", draws[:, draw], removed=removed[:, draw].tolist(), control="mass", draw=draw, **EDITED) for draw in range(5)]
+    edited = [
+        rows("mdm", "gold", draws[:, draw], removed=removed[:, draw].tolist(), control="mass", draw=draw, **EDITED) for draw in range(5)
+    ]
     unedited = [rows("mdm", "gold", GOLD, draw=None), rows("mdm", "gold", MASKED, removed=REMOVED.tolist(), draw=None, **EDITED)]
     given = table(*unedited, *edited).sample(fraction=1.0, shuffle=True, seed=3).cast({"draw": pl.Int64})
     found = summarise(given)
