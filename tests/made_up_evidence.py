@@ -134,11 +134,10 @@ def _paths(role: str) -> dict[Measured, tuple[float, float]]:
     """The path of the strongest key, layers pooled: on the prompt's rows, and of texts written left to right."""
     moves = 0.0 if role == "arm" else 0.3
     found: dict[Measured, tuple[float, float]] = {}
-    for rows, group in (("recorded", "prompt"), ("left to right", "predicting"), ("recorded", "predicting")):
-        here = (role, rows)
-        found[*here, "movement of the path, layers pooled", group, "all keys", "all"] = (moves, np.nan)
-        found[*here, "changes of the path, layers pooled", group, "all keys", "all"] = (moves + 0.1, 0.1)
-        found[*here, "steps on the favourite key, layers pooled", group, "all keys", "all"] = (1 - moves, 0.9)
+    for group, keys in (("prompt", "all keys"), ("predicting", "prompt keys")):
+        found[role, "left to right", "movement of the path, layers pooled", group, keys, "all"] = (moves, np.nan)
+        found[role, "left to right", "changes of the path, layers pooled", group, keys, "all"] = (moves + 0.1, 0.1)
+        found[role, "left to right", "steps on the favourite key, layers pooled", group, keys, "all"] = (1 - moves, 0.9)
     return found
 
 

@@ -69,9 +69,9 @@ AGAINST: dict[str, list[Callable[[MadeUp], None]]] = {
         with_measured(THRESHOLD, 6.0, "mdm", group="unmasked", part="keys"),
     ],
     "strongest-key-moves": [
-        with_measured("movement of the path, layers pooled", -0.1, "mdm", group="prompt", rows="recorded"),
-        with_measured("movement of the path, layers pooled", -0.1, "mdm", rows="left to right"),
-        with_measured("steps on the favourite key, layers pooled", 0.3, "arm", group="predicting", rows="recorded"),
+        with_measured("movement of the path, layers pooled", -0.1, "mdm", group="prompt", rows="left to right"),
+        with_measured("movement of the path, layers pooled", -0.1, "mdm", group="predicting", rows="left to right"),
+        with_measured("steps on the favourite key, layers pooled", 0.3, "arm", group="predicting", rows="left to right"),
     ],
     "flows-to-gold": [with_flow(measure, slot, -0.3) for measure in ("fair flow", FAIR_ROLLOUT) for slot in (1, 2, 3)],
     "floats": [with_measured("movement", -0.2, "mdm", group="masked")],

@@ -253,6 +253,10 @@ def test_a_folder_that_no_demo_wrote_is_left_alone(floatlens: Callable[..., Ran]
         (["--questions", "2"], "2 questions give no interval; ask at least 4."),
         (["--arm", "no-such-model"], "There is no model 'no-such-model'"),
         (["--into", "nowhere/out"], "There is no folder 'nowhere' to write 'out' into."),
+        (["--task", "nq", "--arm", "smollm2-135m"], "--task nq asks models of your own, and --mdm is missing"),
+        (["--order", "confidence"], "--order is about the questions of --task, and the world has none."),
+        (["--data", "nq.jsonl"], "--data is about the questions of --task, and the world has none."),
+        (["--task", "nq", "--arm", "twin-arm", "--mdm", "twin-mdm", "--data", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(

@@ -152,8 +152,9 @@ STRONGEST_KEY_MOVES = Claim(
     "strongest-key-moves",
     FLOATING,
     "The strongest key moves while an MDM writes, and stays while an ARM does.",
-    "the path of the MDM's strongest key (layers pooled) moves more than noise explains, both for the fixed rows of the prompt and for the "
-    "predicting rows of texts written left to right; the ARM spends more than half of its steps on one key",
+    "in texts written left to right, the path of the MDM's strongest key (layers pooled) moves more than noise explains, both for the "
+    "fixed rows of the prompt (all keys) and for the predicting rows (prompt keys, because these rows move and look at themselves); the "
+    "predicting rows of the ARM spend more than half of their steps on one key of the prompt",
 )
 
 
@@ -166,16 +167,17 @@ def floats(evidence: Evidence) -> list[Part]:
 
 def strongest_key_moves(evidence: Evidence) -> list[Part]:
     """How much the path of the MDM's strongest key moves beyond noise, and how much of the time the ARM stays on one key."""
-    moves, changes, favourite = (
-        f"{line}, layers pooled" for line in ("movement of the path", "changes of the path", "steps on the favourite key")
-    )
+    lines = ("movement of the path", "changes of the path", "steps on the favourite key")
+    moves, changes, favourite = (f"{line}, layers pooled" for line in lines)
     parts = []
-    for says, group, rows in (("prompt rows", "prompt", "recorded"), ("left to right", "predicting", "left to right")):
-        where = {"group": group, "part": "all keys", "rows": rows}
+    for group, keys in (("prompt", "all keys"), ("predicting", "prompt keys")):
+        where = {"group": group, "part": keys, "rows": "left to right"}
         noise = mean_of(evidence.measured("mdm", changes, column="null", **where)).value
         moved = mean_of(evidence.measured("mdm", moves, **where))
-        parts.append(Part(f"MDM, movement beyond noise, {says}", moved, "above", 0.0, noise, "noise alone changes"))
-    share, noise = (evidence.measured("arm", favourite, part="all keys", column=column) for column in ("value", "null"))
+        parts.append(Part(f"MDM, movement beyond noise, {group} rows", moved, "above", 0.0, noise, "noise alone changes"))
+    share, noise = (
+        evidence.measured("arm", favourite, part="prompt keys", rows="left to right", column=column) for column in ("value", "null")
+    )
     return [*parts, Part("ARM, share of steps on one key", mean_of(share), "above", MOST, mean_of(noise).value, "noise alone leaves")]
 
 

@@ -7,10 +7,10 @@
 | `heads` | head and traced sample | `sample`, `layer`, `head`, `third`, `score`, `null`, `counts` |
 | `answers` | question, condition and draw | `experiment`, and those of `floatlens.study.one_model` |
 
-`role` is the part in the comparison (arm, mdm, causal-mdm), whichever model plays it; folders of earlier versions call it `twin`. Claims get
-one value per sample, labelled with the sample, so that models and conditions are paired by it; the draws of a random control are averaged
-first. What was not measured is NaN everywhere, with the reason in the attribute `reason`; nothing is ever filled in. Outcomes have the
-attributes `least` and `most`, what a question can score, as far as that is limited. Nothing here needs torch.
+`role` is the part in the comparison (arm, mdm, causal-mdm), whichever model plays it; folders of earlier versions call it `twin`. Claims
+get one value per sample, labelled with the sample, so that models and conditions are paired by it; the draws of a random control are
+averaged first. What was not measured is NaN everywhere, with the reason in the attribute `reason`; nothing is ever filled in. Outcomes have
+the attributes `least` and `most`, what a question can score, as far as that is limited. Nothing here needs torch.
 
 Refused: a folder that does not hold the tables.
 """
@@ -42,7 +42,7 @@ POSSIBLE: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The three tables, and what was run (`about`: models by role, design, sizes, draws, seed, at which slot gold stood in traced texts)."""
+    """The three tables, and what was run (`about`: models by role, design, sizes, draws, seed, the slot of gold in each traced text)."""
 
     measurements: pl.DataFrame
     heads: pl.DataFrame

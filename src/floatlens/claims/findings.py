@@ -7,7 +7,8 @@ quantity, ARM minus causal MDM is the effect of the *objective* at equal mask, c
 equal objective, and the two add up to ARM minus MDM. An effect counts if its interval excludes 0. The difference follows "mask" or
 "objective" if only that one counts and has the sign of the difference, and "both" if both do; they are "opposed" if they have
 different signs. It is "inconclusive" if neither counts or the interval of the difference includes 0, and "not asked" if a number was
-not measured, or where a verdict would rest on fewer prompts than the design demands. Numbers of attention are those of the shared rectangle (predicting rows, prompt keys), as far as they exist there.
+not measured, or rests on fewer prompts than the design demands. Numbers of attention are those of the shared rectangle (predicting
+rows, prompt keys), as far as they exist there.
 """
 
 import math

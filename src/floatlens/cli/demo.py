@@ -71,7 +71,7 @@ def demo(
       floatlens demo --arm smollm2-135m --mdm runs/my-mdm --task nq --data nq-open-oracle.jsonl.gz --into nq
     """
     from floatlens.lab.demo import run_study
-    from floatlens.lab.units import QUESTIONS, QUESTIONS_OF_A_FILE, Choice, Sizes, Study
+    from floatlens.lab.units import QUESTIONS_OF_A_FILE, Choice, Sizes, Study
     from floatlens.report.claims import ONE_RUN, print_accuracies, print_claims, print_splits
     from floatlens.terminal import progress_bar
 

@@ -113,8 +113,8 @@ def in_order(order: str, lm: LanguageModel) -> dict[str, Any]:
         return {}
     if lm.sampler not in ("llada", "dream"):
         raise Refusal(
-            f"{lm.name} writes with {'its own loop' if lm.sampler is None else f'the sampler {lm.sampler}'}, and the claims are asked of models "
-            "that LLaDA's loop can run. Choose another model."
+            f"{lm.name} writes with {'its own loop' if lm.sampler is None else f'the sampler {lm.sampler}'}, and the claims are asked "
+            "of models that LLaDA's loop can run. Choose another model."
         )
     return {"sampler": "llada", **ORDERS[order]}
 

@@ -19,7 +19,7 @@ from floatlens.tasks.samples import Sample
 
 @dataclass(frozen=True)
 class Asks:
-    """The questions of one experiment: `samples` makes them from a number and a seed, and `size` is the field of `Sizes` that says how many.
+    """The questions of one experiment: `samples` makes them from a number and a seed; `size` is the field of `Sizes` that says how many.
 
     `masked` are numbers of strongest keys to mask, and `how` what differs from the task's own settings.
     """
@@ -44,8 +44,9 @@ class TracedPrompt:
 class AskedTask:
     """A task to study. `how` are settings of `evaluate_model` that all experiments share, `tracing` those of `lm.trace`.
 
-    `writing` gives the options with which a model writes, `silenced` how many of how many heads are silenced and how many of them in one layer
-    at most. `said` are sentences about the questions, and `in_memory` says whether a trace is small enough to be measured in memory.
+    `writing` gives the options with which a model writes. `silenced`, given how many heads there are and how many in a layer, says how many
+    are silenced, and how many of them in one layer at most. `said` are sentences about the questions, and `in_memory` says whether a trace
+    is small enough to be measured in memory.
     """
 
     design: Design

@@ -5,9 +5,9 @@ two processes of one thread each are faster than one of two. What is asked is th
 
 **Tracing.** Every measure of the catalogue is taken as recorded, with two that only claims need (what the threshold of the paper on sinks
 keeps, and rollout over its null), and those by which claims compare models once more on the shared rectangle. The path of the strongest
-key is also measured on texts that were written left to right: the same ones, or, where the others were written in another order, once
-more. Heads are scored as retrieval heads. The best heads are silenced in the same unit, because they are known only then; each figure is
-drawn where its numbers are.
+key is measured on texts written left to right, so that the predicting row does not jump: an autoregressive model always writes so; a
+diffusion model writes them once more, with `block_length=1`, and only what the path needs is recorded. Heads are scored as retrieval
+heads. The best heads are silenced in the same unit, because they are known only then; each figure is drawn where its numbers are.
 
 **Resuming.** Finished conditions and finished traces are kept where a unit says, named by all that they depend on
 (`floatlens.study.kept`); whoever runs the same unit again finds them.
@@ -47,6 +47,7 @@ from floatlens.trace.trace import Trace, open_trace
 
 DETAIL = {"geometry": "head", "norms": "head", "flow": "layer"}
 """Geometry per head, because direction and norm are separated within a head."""
+ONLY_THE_PATH = {"geometry": "off", "norms": "off", "entropy": "off", "top_keys": "off"}
 PATH = ("movement of the path, layers pooled", "changes of the path, layers pooled", "steps on the favourite key, layers pooled")
 COMPARED_BY = (
     "attention on the prompt",
@@ -85,8 +86,7 @@ LEFT_TO_RIGHT = [line for line in CATALOGUE if line.name in PATH]
 
 def record(lm: LanguageModel, task: AskedTask, traced: Sequence[TracedPrompt], seed: int, path: Path) -> Trace:
     """Trace a model while it writes after prompts, and store the trace; a small one is returned in memory, for it is read many times."""
-    groups = ["predicting"] if lm.sampler == "autoregressive" else ["masked", "unmasked", "predicting", "prompt"]
-    how: dict[str, Any] = {**task.tracing, **task.writing(lm), "detail": DETAIL, "groups": groups, "seed": seed, "progress": False}
+    how: dict[str, Any] = {**task.tracing, **task.writing(lm), "detail": DETAIL, "seed": seed, "progress": False}
     prompts = [prompt.prompt for prompt in traced]
     if not task.in_memory:
         return lm.trace(prompts, path=path, **how)
@@ -256,8 +256,8 @@ def _kept_trace(unit: Unit, task: AskedTask, lm: LanguageModel, traced: Sequence
         samples = [prompt.sample for prompt in traced]
         trace = record(lm, task, traced, unit.seed, folder / "trace.zarr")
         heads_of(unit.role, trace, samples, task.design.needle).write_parquet(folder / "heads.parquet")
-        measurements = measurements_of(unit.role, trace, samples, _left_to_right(unit, task, lm, traced, trace, folder))
-        measurements.write_parquet(folder / "measurements.parquet")
+        left_to_right = write_left_to_right(lm, task, traced, trace, unit.seed, folder / "left-to-right.zarr")
+        measurements_of(unit.role, trace, samples, left_to_right).write_parquet(folder / "measurements.parquet")
 
     how = {
         **task.tracing,
@@ -275,16 +275,14 @@ def _kept_trace(unit: Unit, task: AskedTask, lm: LanguageModel, traced: Sequence
     return folder_once(place, WRITTEN_BY, fill)
 
 
-def _left_to_right(
-    unit: Unit, task: AskedTask, lm: LanguageModel, traced: Sequence[TracedPrompt], trace: Trace, folder: Path
+def write_left_to_right(
+    lm: LanguageModel, task: AskedTask, traced: Sequence[TracedPrompt], trace: Trace, seed: int, path: Path
 ) -> Trace | None:
-    """The texts written left to right: an autoregressive model always does, a diffusion model if it is told to."""
-    if not LEFT_TO_RIGHT:
-        return None
-    if lm.sampler == "autoregressive" or task.writing(lm).get("block_length") == 1:
+    """A trace of texts written left to right, with what the path of the strongest key needs; None if the model cannot write so."""
+    if lm.sampler == "autoregressive":
         return trace
     if lm.sampler not in ("llada", "dream"):
         return None
-    how: dict[str, Any] = {**task.tracing, "sampler": "llada", "block_length": 1, "groups": ["predicting"], "seed": unit.seed}
-    light = {"geometry": "off", "norms": "off", "entropy": "off"}
-    return lm.trace([prompt.prompt for prompt in traced], detail=light, path=folder / "left-to-right.zarr", progress=False, **how)
+    how: dict[str, Any] = {**task.tracing, "sampler": "llada", "block_length": 1, "groups": ["predicting", "prompt"], "seed": seed}
+    prompts = [prompt.prompt for prompt in traced]
+    return lm.trace(prompts, detail=ONLY_THE_PATH, path=None if task.in_memory else path, progress=False, **how)

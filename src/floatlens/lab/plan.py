@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from floatlens.claims.design import CLOSED_BOOK, Design
 from floatlens.interventions.specification import MaskAnchors
 from floatlens.lab.asked_task import AskedTask, asked_task
-from floatlens.lab.experiments import heads_of, loaded, measurements_of, record
+from floatlens.lab.experiments import heads_of, loaded, measurements_of, record, write_left_to_right
 from floatlens.lab.units import Study, Unit, questions_of
 from floatlens.models.language_model import LanguageModel
 from floatlens.study.one_model import evaluate_model
@@ -29,7 +29,7 @@ TIMED = 2
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds per question: with few passages, with the most, under an intervention; and per traced text. How many passages few and most are."""
+    """Seconds per question with few passages, with the most and under an intervention, and per traced text; `passages`: few, and most."""
 
     few: float
     most: float
@@ -92,7 +92,7 @@ def _timed(task: AskedTask, lm: LanguageModel, seed: int) -> Prices:
         trace = record(lm, task, traced, seed, Path(folder) / "trace.zarr")
         names = [prompt.sample for prompt in traced]
         heads_of("", trace, names, design.needle)
-        measurements_of("", trace, names)
+        measurements_of("", trace, names, write_left_to_right(lm, task, traced, trace, seed, Path(folder) / "left-to-right.zarr"))
         seconds = time.monotonic() - began
     shown = [sum(_passages(sample, context) for sample in samples) / len(samples) for context in (design.masked_context, design.noise[-1])]
     return Prices(few, most, max(edited - few, 0.0), seconds, (shown[0], shown[1]))

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from floatlens.claims.design import FEWEST as FEWEST_PROMPTS
-from floatlens.claims.design import WORLD, Design
+from floatlens.claims.design import Design
 from floatlens.errors import Refusal
 
 QUESTIONS, QUESTIONS_OF_A_FILE = 20, 100
@@ -28,7 +28,8 @@ ORDERS: Mapping[str, Mapping[str, object]] = {"left-to-right": {"block_length": 
 class Choice:
     """Which task a study asks: the world, or the first questions of a file, `most` at most; and how its answers are written.
 
-    `order` is one of `ORDERS` and applies to questions; `chat` is whether prompts go through the chat template, by default where there is one.
+    `order` is one of `ORDERS` and applies to questions; `chat` says whether prompts go through the chat template, by default where there
+    is one.
     """
 
     task: str = "world"
@@ -121,6 +122,7 @@ class Study:
 
         Examples
         --------
+        >>> from floatlens.claims.design import WORLD
         >>> models = {"arm": "twin-arm", "mdm": "twin-mdm", "causal-mdm": "twin-causal-mdm"}
         >>> units = Study(models, Choice(), Sizes(), draws=1, seed=0).units(WORLD, Path("new"), Path("kept"))
         >>> units[0].experiment, units[0].role, len(units)
@@ -137,6 +139,7 @@ def questions_of(unit: Unit, design: Design) -> int:
 
     Examples
     --------
+    >>> from floatlens.claims.design import WORLD
     >>> unit = Unit("mdm", "twin-mdm", "noise", Path("new"), Path("kept"), Choice(), Sizes(20), 1, 0, False)
     >>> questions_of(unit, WORLD)  # without passages, and at five levels
     120

@@ -57,8 +57,8 @@ SAMPLES = 100
 class Evaluation:
     """What an evaluation gave.
 
-    `rows` has one row per model, condition, sample and draw (columns: `floatlens.study.one_model`); `outcomes` are the numbers they come to, and
-    `summary` the same as a table. `traces` says which trace below `folder` holds which question, and which of its regions are gold.
+    `rows` has one row per model, condition, sample and draw (columns: `floatlens.study.one_model`); `outcomes` are the numbers they come
+    to, and `summary` the same as a table. `traces` says which trace below `folder` holds which question, and which of its regions are gold.
     `passages_from` says where passages come from that the task's file does not give; `left_out` holds, by the id of the sample, why a
     question was left out.
     """

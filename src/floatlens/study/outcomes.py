@@ -15,14 +15,15 @@ with what it is of. All are paired by sample, and intervals are over samples, ne
 | slope difference | of the first model minus the second |
 
 Decided here: the draws of a random control are averaged per sample (`average_draws`) before anything else, so that intervals are over
-samples and never over draws; a table without the column `draw`, as earlier versions wrote it, has one draw. Scores from 0 to 1, and all differences of them, have the intervals of `floatlens.statistics.proportions`, which stay inside
-the possible range and have width where all samples agree; log-likelihoods have a bootstrap (`floatlens.statistics.resampling`), and
-their means end at 0. A p-value belongs to the interval beside it: it is below .05 exactly where a 95 % interval excludes 0. The damage to
-a log-likelihood is divided by what was removed while it was taken, all other damage by what was removed while the model wrote. What
-cannot be computed is NaN, and `reason` says why.
+samples and never over draws; a table without the column `draw`, as earlier versions wrote it, has one draw. Scores from 0 to 1, and all
+differences of them, have the intervals of `floatlens.statistics.proportions`, which stay inside the possible range and have width where
+all samples agree; log-likelihoods have a bootstrap (`floatlens.statistics.resampling`), and their means end at 0. A p-value belongs to
+the interval beside it: it is below .05 exactly where a 95 % interval excludes 0. The damage to a log-likelihood is divided by what was
+removed while it was taken, all other damage by what was removed while the model wrote. What cannot be computed is NaN, and `reason` says
+why.
 
-Refused: a table without an outcome, the same sample twice in a condition (or in a draw of it), conditions of one model that were asked of different samples,
-models that share no samples.
+Refused: a table without an outcome, the same sample twice in a condition (or in a draw of it), conditions of one model that were asked of
+different samples, models that share no samples.
 """
 
 from collections.abc import Iterator, Sequence
