@@ -268,7 +268,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(
 
 
 def test_the_process_that_judges_never_imports_torch() -> None:
-    judging = "import floatlens.cli.demo, floatlens.lab.demo, floatlens.claims.findings, floatlens.report.claims"
+    judging = "import floatlens.cli.demo, floatlens.lab.demo, floatlens.lab.units, floatlens.claims.findings, floatlens.report.claims"
     program = f"import sys\n{judging}\nsys.exit('torch is imported' if 'torch' in sys.modules else 0)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -115,7 +115,7 @@ def _counts(study: "Study", about: dict[str, int]) -> str:
     from floatlens.terminal import counted
 
     sizes = Sizes(about["questions"], study.sizes.real)
-    drawn = f"each random control was drawn {counted(study.draws, 'time')}"
+    drawn = f"each random control was drawn {'once' if study.draws == 1 else counted(study.draws, 'time')}"
     if sizes.real:
         return f"{sizes.questions} questions in each context ({sizes.masked} under masking), {sizes.traced} traced texts; {drawn}."
     return (

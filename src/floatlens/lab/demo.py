@@ -15,19 +15,16 @@ from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from queue import Empty
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from floatlens.claims.evidence import TABLES, Evidence
 from floatlens.claims.findings import Findings, findings_of
 from floatlens.folders import unfinished_folder
-from floatlens.lab.units import Sizes, Study, Tables, Unit, questions_of, short_name
+from floatlens.lab.units import Preparation, Sizes, Study, Tables, Unit, questions_of, short_name
 from floatlens.report.claims import WRITTEN_BY, claims_csv, claims_json, claims_markdown, draw_absorption, draw_contexts
 from floatlens.trace.trace import open_trace
-
-if TYPE_CHECKING:
-    from floatlens.lab.plan import Preparation
 
 MOST_PROCESSES = 3
 LOOK = 0.5  # seconds between two looks at what the processes report
@@ -48,14 +45,14 @@ def run_unit(unit: Unit) -> Tables:
     return run_experiment(unit, _report)
 
 
-def prepare_study(study: Study, timed: bool) -> "Preparation":
+def prepare_study(study: Study, timed: bool) -> Preparation:
     """Read the task, load the models and time a few questions, in a process that runs models."""
     from floatlens.lab.plan import prepare
 
     return prepare(study, timed=timed, report=_report)
 
 
-def planned_lines(units: Sequence[Unit], preparation: "Preparation", processes: int) -> list[str]:
+def planned_lines(units: Sequence[Unit], preparation: Preparation, processes: int) -> list[str]:
     """The plan in words, in a process that runs models."""
     from floatlens.lab.plan import plan_lines
 
@@ -133,7 +130,7 @@ def _workers(most: int | None) -> Iterator[Workers]:
         pool.shutdown(cancel_futures=True)  # after a failure, the other units need not run
 
 
-def _gather(study: Study, preparation: "Preparation", units: Sequence[Unit], workers: Workers, folder: Path, advance: Advance) -> Evidence:
+def _gather(study: Study, preparation: Preparation, units: Sequence[Unit], workers: Workers, folder: Path, advance: Advance) -> Evidence:
     """Run all units and join their tables."""
     slots = workers.pool.submit(slots_of_gold, study)
     running: dict[Future[Tables], Unit] = {workers.pool.submit(run_unit, unit): unit for unit in units}
@@ -217,7 +214,7 @@ def run_study(
     return findings
 
 
-def _prepared(study: Study, workers: Workers, bar: Bar, tell: Callable[[str], object]) -> tuple["Preparation", Study]:
+def _prepared(study: Study, workers: Workers, bar: Bar, tell: Callable[[str], object]) -> tuple[Preparation, Study]:
     """What is known before anything runs, and the study with as many questions as there are."""
     with bar(len(study.models), "Loading models") as advance:
         future = workers.pool.submit(prepare_study, study, study.sizes.real)

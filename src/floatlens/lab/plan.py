@@ -6,8 +6,7 @@ traced text. Questions between few passages and the most are taken to cost what 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +14,7 @@ from floatlens.claims.design import CLOSED_BOOK, Design
 from floatlens.interventions.specification import MaskAnchors
 from floatlens.lab.asked_task import AskedTask, asked_task
 from floatlens.lab.experiments import heads_of, loaded, measurements_of, record, write_left_to_right
-from floatlens.lab.units import Study, Unit, questions_of
+from floatlens.lab.units import Preparation, Prices, Study, Unit, questions_of
 from floatlens.models.language_model import LanguageModel
 from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.conditions import condition_of
@@ -25,32 +24,6 @@ from floatlens.tasks.samples import Sample
 
 TIMED = 2
 """How many questions are timed in each way."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Seconds per question with few passages, with the most and under an intervention, and per traced text; `passages`: few, and most."""
-
-    few: float
-    most: float
-    edited: float
-    traced: float
-    passages: tuple[float, float]
-
-    def of(self, passages: float) -> float:
-        """Seconds for a question with so many passages."""
-        few, most = self.passages
-        return max(0.0, self.few + (self.most - self.few) * (passages - few) / max(most - few, 1))
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """What is known before a study starts: its design, how many questions there are, sentences about them, and prices by role."""
-
-    design: Design
-    questions: int
-    said: tuple[str, ...]
-    prices: Mapping[str, Prices]
 
 
 def prepare(study: Study, *, timed: bool, report: Callable[[int, str], object]) -> Preparation:

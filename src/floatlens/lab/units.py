@@ -156,6 +156,32 @@ def questions_of(unit: Unit, design: Design) -> int:
     return asked * contexts.get(unit.experiment, 1)
 
 
+@dataclass(frozen=True)
+class Prices:
+    """Seconds per question with few passages, with the most and under an intervention, and per traced text; `passages`: few, and most."""
+
+    few: float
+    most: float
+    edited: float
+    traced: float
+    passages: tuple[float, float]
+
+    def of(self, passages: float) -> float:
+        """Seconds for a question with so many passages."""
+        few, most = self.passages
+        return max(0.0, self.few + (self.most - self.few) * (passages - few) / max(most - few, 1))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is known before a study starts: its design, how many questions there are, sentences about them, and prices by role."""
+
+    design: Design
+    questions: int
+    said: tuple[str, ...]
+    prices: Mapping[str, Prices]
+
+
 def short_name(model: str) -> str:
     """The name of a model, or the last part of its folder: where a folder is stored says nothing about the model.
 
