@@ -13,7 +13,16 @@ from floatlens.folders import damage
 from writers import autoregressive_model, diffusion_model
 
 Ran = tuple[int, str, str]
-OF_ONE = ("absorption_by_layer", "float_index_by_layer", "qk_geometry", "region_flow", "temporal_drift", "threshold_sweep")
+OF_ONE = (
+    "absorption_by_layer",
+    "float_index_by_layer",
+    "path_by_layer",
+    "path_on_prompt",
+    "qk_geometry",
+    "region_flow",
+    "temporal_drift",
+    "threshold_sweep",
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +62,7 @@ def test_what_can_be_drawn_is_written_and_the_rest_is_listed_with_the_reason(
 
 
 def test_several_traces_are_compared_and_each_is_drawn(floatlens: Callable[..., Ran], traces: Path, tmp_path: Path) -> None:
-    only = "temporal_drift,roles_by_depth,absorption_by_layer,absorption_on_shared_rectangle"
+    only = "temporal_drift,roles_by_depth,absorption_by_layer,absorption_on_shared_rectangle,path_by_layer"
     options = ["--format", "svg", "--rule", "top", "--eps", "2", "--group", "predicting", "--sample", "1", "--only", only]
     code, said, errors = floatlens("figures", traces / "mdm.zarr", traces / "arm.zarr", "-o", tmp_path / "figures", *options)
     assert code == 0, errors
@@ -61,6 +70,7 @@ def test_several_traces_are_compared_and_each_is_drawn(floatlens: Callable[..., 
     assert names - {"manifest.json"} == {
         "absorption_by_layer.svg",
         "absorption_on_shared_rectangle.svg",
+        "path_by_layer.svg",
         "temporal_drift-mdm.svg",
         "temporal_drift-arm.svg",
     }
@@ -77,7 +87,7 @@ def test_several_traces_are_compared_and_each_is_drawn(floatlens: Callable[..., 
         (["mdm.zarr", "--sample", "2"], "mdm has 2 samples, counted from 0; there is no sample 2."),
         (
             ["mdm.zarr", "--only", "temporal_drift,portrait"],
-            "There is no figure 'portrait'; the figures are absorption_by_layer, temporal_drift,",
+            "There is no figure 'portrait'; the figures are absorption_by_layer, path_by_layer, path_on_prompt, temporal_drift,",
         ),
         (["nowhere.zarr"], "There is no trace at"),
         (["mdm.zarr", "mdm.zarr"], "would have figures of the same name"),

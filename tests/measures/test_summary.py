@@ -114,3 +114,44 @@ def test_prompts_are_what_the_user_wrote_whatever_the_template() -> None:
     """Token ids stand for themselves; texts lose what the template added."""
     trace = diffusion_model("llada").trace([PROMPTS[1]], gen_length=2, progress=False)
     assert prompts_of(trace) == ["11 12"]
+
+
+def test_paths_are_reported_by_layer_and_for_layers_pooled_among_all_keys_and_those_of_the_prompt(trace: fl.Trace) -> None:
+    lines = [line for line in CATALOGUE if "path" in line.name or "favourite" in line.name]
+    summary = measure_trace(trace, lines=lines, progress=False)
+    findings = summary.findings()
+    variables = {
+        "keys on the path": ("keys", "keys_null"),
+        "changes of the path": ("changes", "noise"),
+        "steps on the favourite key": ("share", "share_null"),
+        "movement of the path": ("movement", None),
+    }
+    assert len(lines) == 2 * len(variables)
+    for part in ("all keys", "prompt keys"):
+        by_layer, pooled = (
+            measures.strongest_path(trace, keys=part.split()[0], pooled=pooled).sel(group="masked") for pooled in (False, True)
+        )
+        for name, (variable, null) in variables.items():
+            each = find(findings, name, group="masked", part=part, depth="all")
+            together = find(findings, f"{name}, layers pooled", group="masked", part=part, depth="deep")
+            np.testing.assert_allclose(each.value, by_layer[variable].mean(["layer", "sample"]))
+            np.testing.assert_allclose(together.value, pooled[variable].sel(depth="deep").mean("sample"))
+            if null is not None:
+                np.testing.assert_allclose(each.null, by_layer[null].mean(["layer", "sample"]))
+                np.testing.assert_allclose(together.null, pooled[null].sel(depth="deep").mean("sample"))
+    single = summary.findings(by_layer=True)
+    assert {finding.depth for finding in single if finding.measure == "changes of the path"} == {"0", "1", "2"}
+    assert {finding.depth for finding in single if finding.measure == "changes of the path, layers pooled"} == {"all"}
+
+
+def test_paths_of_two_models_are_compared_on_their_rectangle(trace: fl.Trace) -> None:
+    other = autoregressive_model().trace([*PROMPTS, PROMPTS[0]], gen_length=6, progress=False)
+    contrasts, skipped = compare_traces(trace, other, progress=False)
+    assert not skipped
+    for pooled, ending in ((False, ""), (True, ", layers pooled")):
+        means = []
+        for model in (trace, other):
+            path = measures.strongest_path(measures.shared_rectangle(model), pooled=pooled)["changes"].squeeze("group")
+            means.append(float(path.sel(depth="all").mean() if pooled else path.mean()))
+        (found,) = [one for one in contrasts if one.measure == f"changes of the path{ending}" and one.depth == "all"]
+        np.testing.assert_allclose([found.a, found.b, found.difference], [*means, means[0] - means[1]], rtol=1e-5)

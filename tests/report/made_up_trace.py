@@ -22,6 +22,7 @@ OF_TRACES: list[Draw] = [
     figures.region_flow,
     figures.threshold_sweep,
     figures.float_index_by_layer,
+    figures.path_by_layer,
     figures.retrieval_heads,
 ]
 

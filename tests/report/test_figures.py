@@ -23,7 +23,7 @@ def test_every_figure_says_what_it_is_of_and_nothing_is_cut_off(drawn: dict[Draw
     assert said.startswith("twin-mdm, edited: hides key 3 ·"), "the name without the folder"
     assert "rows" in said
     assert "prompt" in said
-    if draw not in (figures.region_flow, figures.retrieval_heads, figures.threshold_sweep):
+    if draw not in (figures.region_flow, figures.retrieval_heads, figures.threshold_sweep, figures.path_by_layer):
         assert "anchors by the rule lift, eps = 3" in said
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # such as a character that the font does not have, or panels without room
@@ -39,7 +39,7 @@ def test_every_figure_can_be_drawn_of_a_recorded_trace_or_says_why_not(recorded:
         with pytest.raises(fl.Refusal, match=missing[draw]):
             draw(recorded)
         return
-    options = {} if draw in (figures.region_flow, figures.threshold_sweep) else {"eps": 0.3}
+    options = {} if draw in (figures.region_flow, figures.threshold_sweep, figures.path_by_layer) else {"eps": 0.3}
     assert "model ·" in footer(draw(recorded, **options))
 
 
@@ -67,6 +67,7 @@ def test_anchors_of_one_row_per_step_are_those_of_all_steps(one_after_the_other:
         (figures.region_flow, "in_region", "Direct flow needs in_region"),
         (figures.threshold_sweep, "visible", "A threshold sweep needs visible"),
         (figures.float_index_by_layer, "mass", "needs mass"),
+        (figures.path_by_layer, "visible", "The path of the strongest key needs visible"),
         (figures.retrieval_heads, "top_key", "Retrieval needs top_key"),
     ],
     ids=lambda given: getattr(given, "__name__", given),
@@ -85,6 +86,14 @@ def test_one_step_is_enough_for_what_is_not_about_steps(made_up: xr.Dataset, dra
 def test_the_float_index_of_one_step_is_refused_with_the_reason(made_up: xr.Dataset) -> None:
     with pytest.raises(fl.Refusal, match="nothing to draw in the float index: one step"):
         figures.float_index_by_layer(made_up.isel(step=[0]))
+
+
+def test_the_path_of_one_step_and_of_even_attention_is_refused_with_the_reason(made_up: xr.Dataset) -> None:
+    with pytest.raises(fl.Refusal, match="nothing to draw in the path of the strongest key: one step"):
+        figures.path_by_layer(made_up.isel(step=[0]))
+    even = made_up.assign(mass=made_up["mass"] * 0 + made_up["rows"] / LENGTH)
+    with pytest.raises(fl.Refusal, match="several keys draw the same at every step"):
+        figures.path_by_layer(even)
 
 
 def test_even_attention_has_no_anchors_to_draw(made_up: xr.Dataset) -> None:

@@ -33,21 +33,23 @@ def figures(
     format_: str = typer.Option("pdf,svg,png", "--format", "-f", help="One or more of pdf, svg, png, separated by commas."),
     rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate or top."),
     eps: float = typer.Option(None, help="The threshold of the rule, or the number of keys for top; by default the rule's own."),
-    sample: int = typer.Option(0, min=0, help="The sample that temporal_drift shows, counted from 0."),
+    sample: int = typer.Option(0, min=0, help="The sample that temporal_drift and path_by_layer show, counted from 0."),
     group: str = typer.Option(
         None, help="Rows whose attention is drawn: masked, unmasked, predicting or prompt; by default each figure's own."
     ),
     only: str = typer.Option(
         None,
         help="Only these figures, separated by commas: absorption_by_layer, absorption_on_shared_rectangle, temporal_drift, qk_geometry, "
-        "roles_by_depth, retrieval_heads, region_flow, threshold_sweep, float_index_by_layer. By default all.",
+        "roles_by_depth, retrieval_heads, region_flow, threshold_sweep, float_index_by_layer, "
+        "path_by_layer, path_on_prompt. By default all.",
     ),
     gold: str = typer.Option("gold", help="The region that holds the answer, for retrieval_heads."),
 ) -> None:
     """Draw every figure that the traces hold the numbers for, and say why others are left out.
 
-    With several traces, absorption is drawn side by side, once as recorded and once on the rectangle that models of all kinds share
-    (predicting rows, prompt keys); every other figure is drawn for each trace.
+    With several traces, absorption and the path of the strongest key are drawn side by side: absorption once as recorded and once on the
+    rectangle that models of all kinds share (predicting rows, prompt keys), the path among all keys and among those of the prompt. Every
+    other figure is drawn for each trace.
 
     Examples:
 
@@ -136,6 +138,8 @@ def _figures(traces: "dict[str, Trace]", chosen: _Choices) -> "Iterator[Drawing]
     yield "absorption_by_layer", "", partial(drawn.absorption_by_layer, together, **group, **anchors)
     if len(traces) > 1:
         yield "absorption_on_shared_rectangle", "", partial(drawn.absorption_by_layer, together, rectangle=True, **anchors)
+    for name, keys in (("path_by_layer", "all"), ("path_on_prompt", "prompt")):
+        yield name, "", partial(drawn.path_by_layer, together, sample=chosen.sample, keys=keys, **group)
     for name, trace in traces.items():
         yield "temporal_drift", name, partial(drawn.temporal_drift, trace, sample=chosen.sample, **group, **anchors)
         yield "qk_geometry", name, partial(drawn.qk_geometry, trace, **group, **anchors)

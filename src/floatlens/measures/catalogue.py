@@ -128,6 +128,7 @@ RANGES = {
     "cosine": (-1.0, 1.0),
     "difference": (-1.0, 1.0),
     "keys": (0.0, np.inf),
+    "different keys": (1.0, np.inf),
     "steps": (0.0, np.inf),
     "variance": (0.0, np.inf),
     "length": (0.0, np.inf),
@@ -251,7 +252,7 @@ def _movement(paths: xr.Dataset) -> Values:
 def _path_lines(ending: str, paths: Callable[[Sample], xr.Dataset]) -> tuple[Line, ...]:
     """The numbers of a path, each with what noise alone would give: at most so many keys, so many changes, at least such a share."""
     return (
-        Line(f"keys on the path{ending}", "keys", lambda sample: _mean(paths(sample), "keys", "keys_null")),
+        Line(f"keys on the path{ending}", "different keys", lambda sample: _mean(paths(sample), "keys", "keys_null")),
         Line(f"changes of the path{ending}", "share", lambda sample: _mean(paths(sample), "changes", "noise")),
         Line(f"steps on the favourite key{ending}", "share", lambda sample: _mean(paths(sample), "share", "share_null")),
         Line(f"movement of the path{ending}", "difference", lambda sample: _movement(paths(sample))),

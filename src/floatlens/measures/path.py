@@ -168,7 +168,6 @@ def _paths(looks: xr.Dataset, among: xr.DataArray | None) -> xr.Dataset:
     numbers |= {
         "keys_null": 1 + (steps - 1) * noise,
         "share_null": 1 - noise,
-        "movement": numbers["compared"] - noise,
         "noise_reason": np.where(np.isnan(noise), NO_HALF_PAIR, ""),
         "reason": np.select([steps > 1, steps == 1, drawn.any(0)], [np.where(pairs > 0, "", NO_PAIR), ONE_STEP, NO_KEY], NOT_MEASURED),
     }
@@ -188,7 +187,7 @@ def _numbers(path: np.ndarray, keys: int) -> dict[str, np.ndarray]:
     both_known = (path[:-1] >= 0) & (path[1:] >= 0)
     return {
         "keys": (visits > 0).sum(-1),
-        "changes": _share(path[:-1] != path[1:], both_known),
+        "changes": _share(_count(path[:-1] != path[1:], both_known), both_known.sum(0)),
         "share": visits.max(-1) / np.maximum(steps, 1),
         "favourite": np.where(steps > 0, visits.argmax(-1), -1),
         "steps": steps,
@@ -201,15 +200,20 @@ def _noise(first: np.ndarray, second: np.ndarray) -> dict[str, np.ndarray]:
     known = (first >= 0) & (second >= 0)
     usable = known[:-1] & known[1:]
     apart = first != second
-    within = _share(apart[:-1], usable) + _share(apart[1:], usable)
-    across = _share(first[:-1] != second[1:], usable) + _share(second[:-1] != first[1:], usable)
-    return {"noise": within / 2, "compared": across / 2}
+    within = _count(apart[:-1], usable) + _count(apart[1:], usable)
+    across = _count(first[:-1] != second[1:], usable) + _count(second[:-1] != first[1:], usable)
+    looks = 2 * usable.sum(0)
+    # the difference of whole numbers, for that of two shares is not 0 where they are equal
+    return {"noise": _share(within, looks), "compared": _share(across, looks), "movement": _share(across - within, looks)}
 
 
-def _share(happens: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """The share along the first axis, of what is counted; NaN where nothing is."""
-    number = counted.sum(0)
-    return np.divide((happens & counted).sum(0), number, out=np.full(number.shape, np.nan), where=number > 0)
+def _count(happens: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    return (happens & counted).sum(0)
+
+
+def _share(number: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """NaN where there is nothing to divide by."""
+    return np.divide(number, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
 
 
 DEPTHS = ("all", "shallow", "middle", "deep")
@@ -264,7 +268,7 @@ def floats(
     if depth not in DEPTHS:
         raise Refusal(f"depth={depth!r} is not known; choose one of {', '.join(DEPTHS)}.")
     _refuse_other_orders(as_dataset(left_to_right))
-    conditions = []
+    conditions: list[xr.Dataset] = []
     for given, group in ((prompt_rows, "prompt"), (left_to_right, "predicting")):
         data = as_dataset(given)
         data = data if "sample" in data.dims else data.expand_dims("sample")

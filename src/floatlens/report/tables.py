@@ -46,7 +46,7 @@ def print_findings(console: Console, summary: Summary, findings: Sequence[Findin
     console.print(
         f"{about['model']} ({about['family']}): {counted(len(set(summary.prompts)), 'prompt')}, "
         f"anchors by {about['rule']} > {number(about['eps'])}. "
-        "Means over prompts, steps and heads with 95 % intervals; null: what even attention or chance would give.\n",
+        "Means over prompts, steps and heads with 95 % intervals; null: what even attention, chance or noise would give.\n",
         highlight=False,
     )
     notes: list[str] = []
@@ -83,13 +83,15 @@ def _table(title: str, findings: Sequence[Finding], depths: Sequence[str], with_
         table.add_column(depth, justify="right", no_wrap=True)
     measures: dict[str, list[str]] = {}
     for finding in findings:
-        if finding.part and not finding.prompts:
-            continue  # a role that the text does not have, a region of no tokens
-        if finding.part not in measures.setdefault(finding.measure, []):
-            measures[finding.measure].append(finding.part)
+        parts = measures.setdefault(finding.measure, [])
+        if finding.part not in parts and (finding.prompts or not finding.part):
+            parts.append(finding.part)  # no role that the text does not have, no region of no tokens
     for measure, parts in measures.items():
-        unit = next(finding.unit for finding in findings if finding.measure == measure)
-        if parts != [""]:
+        unit, reason = next((finding.unit, finding.reason) for finding in findings if finding.measure == measure)
+        if not parts:
+            missing = [number(math.nan) + note_mark(reason, notes), number(math.nan)] if with_whole else []
+            table.add_row(Text(_named(measure, unit)), *missing, *(number(math.nan) for _ in depths))
+        elif parts != [""]:
             table.add_row(Text(_named(measure, unit)))
         for part in parts:
             whole = by_depth.get((measure, part, "all"))

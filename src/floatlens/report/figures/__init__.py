@@ -6,6 +6,7 @@ from floatlens.report.figures.floating import float_index_by_layer
 from floatlens.report.figures.flow import region_flow
 from floatlens.report.figures.geometry import qk_geometry
 from floatlens.report.figures.masking import masking_against_controls
+from floatlens.report.figures.path import path_by_layer
 from floatlens.report.figures.retrieval import retrieval_heads
 from floatlens.report.figures.roles import roles_by_depth
 from floatlens.report.figures.style import save_figure
@@ -15,6 +16,7 @@ __all__ = [
     "absorption_by_layer",
     "float_index_by_layer",
     "masking_against_controls",
+    "path_by_layer",
     "qk_geometry",
     "region_flow",
     "retrieval_heads",
