@@ -338,3 +338,21 @@ def test_two_pieces_of_evidence_have_a_layout_and_no_position() -> None:
     assert "two passages that are needed together" in design.not_asked["position"]
     for context in (*design.noise, *design.layouts, *one_piece("nq").noise, *one_piece("nq").positions):
         assert condition_of(context).text == context, "as tables have it"
+
+
+def test_the_draws_of_a_control_are_one_value_per_question() -> None:
+    evidence = as_published().evidence()
+    draws = [
+        evidence.answers.with_columns(
+            draw=pl.when(pl.col("control") != "").then(draw),
+            log_likelihood=pl.col("log_likelihood") - draw * pl.col("sample").str.len_chars(),
+        ).filter((pl.col("control") != "") | (draw == 0))
+        for draw in (0, 1, 4)
+    ]
+    drawn = dataclasses.replace(evidence, answers=pl.concat(draws))
+    where = {"intervention": "mask-anchors:1", "control": "mass"}
+    once, several = (each.outcome("arm", "masked answers", WORLD.masked_context, "log_likelihood", **where) for each in (evidence, drawn))
+    assert several.sizes["sample"] == 12
+    for sample in once["sample"].values:
+        assert several.sel(sample=sample).item() == pytest.approx(once.sel(sample=sample).item() - (0 + 1 + 4) / 3 * len(sample))
+    assert verdicts(drawn).keys() == verdicts(evidence).keys()
