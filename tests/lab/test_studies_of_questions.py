@@ -1,6 +1,7 @@
 """A study of questions with passages on two tiny real models: what it asks and writes, and that it resumes where it was stopped."""
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from question_files import PLACES, write_models, write_questions, write_two_hops
 
 import floatlens as fl
 from floatlens.claims.attention import FAIR_ROLLOUT, THRESHOLD
@@ -20,7 +20,7 @@ from floatlens.interventions import MaskAnchors, RandomKeys
 from floatlens.lab import experiments
 from floatlens.lab.asked_questions import in_order
 from floatlens.lab.asked_task import asked_task
-from floatlens.lab.experiments import run_experiment
+from floatlens.lab.experiments import PATH, run_experiment
 from floatlens.lab.plan import slots_of
 from floatlens.lab.units import Choice, Sizes, Study, Unit, questions_of
 from floatlens.measures.flow import rollout
@@ -30,8 +30,21 @@ from floatlens.tasks.conditions import condition_of
 from floatlens.tasks.contexts import arrange
 from floatlens.tasks.scoring import score_text
 from floatlens.tasks.wording import format_prompt
+from question_files import PLACES, write_models, write_questions, write_two_hops
 
 QUESTIONS, DRAWS = 4, 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_measures() -> Iterator[None]:
+    """Those by which these tests look: the whole catalogue has tests of its own."""
+    wanted = (THRESHOLD, FAIR_ROLLOUT, "fair flow", "on the first token", *PATH)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiments, "RECORDED", [line for line in experiments.RECORDED if line.name in wanted])
+        patch.setattr(
+            experiments, "COMPARED", [line for line in experiments.COMPARED if line.name in ("on the run's strongest key", *PATH)]
+        )
+        yield
 
 
 @pytest.fixture(scope="module")
