@@ -179,7 +179,9 @@ def test_what_cannot_be_asked_says_why_and_few_questions_give_no_verdict(evidenc
     assert found["absorbs-less"].reason == "4 prompts, and a verdict needs 12"
     assert found["strongest-key-moves"].reason == "4 prompts, and a verdict needs 12", "the path was measured"
     assert found["flows-to-gold"].parts[0].estimate.prompts == 2, "slot 1 is that of two of four texts"
-    assert {split.reason for split in findings.splits} == {"no model plays the causal-mdm in this study"}
+    assert {split.follows for split in findings.splits} == {"not asked"}
+    gained = next(split for split in findings.splits if split.quantity == "accuracy gained from passages")
+    assert gained.reason == "no model plays the causal-mdm in this study"
     page = claims_markdown(findings)
     assert "# Which claims hold for these models" in page
     assert "| context | arm | mdm | n |" in page, "there is no shortcut, and no causal MDM"
@@ -246,7 +248,7 @@ def test_a_task_that_cannot_be_asked_is_refused(choice: Choice, sentence: str) -
 def test_questions_without_distractors_are_refused_with_what_is_missing(tmp_path: Path) -> None:
     file = tmp_path / "alone.jsonl"
     file.write_text(
-        '{"question": "Where is the cat?", "answers": ["box"], "passages": ["The cat is in the box.", "The box."], "gold": [0, 1]}\n'
+        '{"question": "Where is the cat?", "answers": ["box"], "passages": ["The cat is in the box.", "The dog."], "gold": [0]}\n'
     )
     with pytest.raises(Refusal, match="cannot be asked with and without noise"):
         asked_task(Choice("plain", 4, str(file)))
