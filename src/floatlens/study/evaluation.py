@@ -30,8 +30,9 @@ from floatlens.models.doctor import Examination, examine
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.seeds import refuse_seed
-from floatlens.study.one_model import Settings, ask_model, refuse_samples
+from floatlens.study.one_model import ask_model, refuse_samples
 from floatlens.study.outcomes import Outcome, as_table, summarise
+from floatlens.study.settings import Settings
 from floatlens.study.traces import TRACE_COLUMNS, record_traces
 from floatlens.tasks.conditions import DRAWS, Condition, complete, condition_of, plan, with_one_gold
 from floatlens.tasks.contexts import Context, arrange
@@ -186,7 +187,7 @@ def evaluate(
         The largest number of denoising steps (by default one per token), another decoding loop for the diffusion models, and options of
         the sampler for the models that have them, such as temperature=0.7.
     batch_size, seed, likelihood, mask_sets, chat, allow_unknown
-        As in `floatlens.study.one_model.Settings`.
+        As in `floatlens.study.settings.Settings`.
     dtype, device, trust_remote_code, block_lengths
         For models given by name, as for `floatlens.load`; `block_lengths` by the name of the model.
     trace
