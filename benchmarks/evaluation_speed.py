@@ -61,7 +61,7 @@ def measure(lm: fl.LanguageModel, samples: Sequence[Sample], wording: Wording, l
             "wording": wording,
             "gen_length": length,
             "likelihood": True,
-            "draws": 8,
+            "mask_sets": 8,
             "brackets": False,
             "progress": False,
         }

@@ -17,9 +17,8 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from floatlens.claims.evidence import TWINS, read_evidence
+from floatlens.claims.evidence import read_evidence
 from floatlens.claims.findings import findings_of
-from floatlens.claims.masking import MASKING
 from floatlens.errors import Refusal
 from floatlens.report.claims import claims_csv, claims_json, claims_markdown, draw_contexts, draw_masking
 from floatlens.report.evaluation import print_evaluation, write_pictures
@@ -50,9 +49,9 @@ def print_demo(console: Console, folder: Path, into: Path | None) -> None:
         for name, as_text in texts.items():
             (into / name).write_text(as_text(findings), encoding="utf-8")
         draw_contexts(evidence, into)
-        for experiment in MASKING:
-            for twin in TWINS:
-                draw_masking(twin, experiment, evidence, into)
+        for looked_at in evidence.design.masking:
+            for role in evidence.roles:
+                draw_masking(role, looked_at, evidence, into)
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from floatlens.lab import twin_at
-from floatlens.lab.experiments import described_people, measurements_of, trace_descriptions
+from floatlens.lab.asked_world import described_people
+from floatlens.lab.experiments import measurements_of, trace_descriptions
 from floatlens.measures import bootstrap
 from floatlens.report.figures import save_figure
 from floatlens.terminal import progress_bar
@@ -53,7 +54,7 @@ def checkpoints_of(run: Path) -> list[int]:
 
 def shares_at(run: Path, update: int, people: int) -> list[dict[str, object]]:
     """Both shares at one checkpoint, with their nulls and intervals."""
-    lm, samples = twin_at(run, update), [sample.id for sample, _ in described_people(people, seed=0)]
+    lm, samples = twin_at(run, update), [traced.sample for traced in described_people(people, seed=0)]
     with tempfile.TemporaryDirectory() as folder:
         trace = trace_descriptions(lm, people, 0, Path(folder) / "trace.zarr")
         measured = measurements_of(run.name, trace, samples)

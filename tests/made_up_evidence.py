@@ -1,15 +1,18 @@
 """Evidence made up by hand: numbers as the papers report them, a little noise between samples, and ways to change one of them."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from floatlens.claims.evidence import LAYOUTS, MASKED_CONTEXT, NOISE, POSITIONS, TWINS, Evidence
+from floatlens.claims.attention import FAIR_ROLLOUT, THRESHOLD
+from floatlens.claims.design import ROLES, WORLD
+from floatlens.claims.evidence import Evidence
 
 SAMPLES = 12
-Measured = tuple[str, str, str, str, str, str]  # twin, rows, measure, group, part, depth
-Asked = tuple[str, str, str, str, str]  # twin, experiment, context, intervention, control
+Measured = tuple[str, str, str, str, str, str]  # role, rows, measure, group, part, depth
+Asked = tuple[str, str, str, str, str]  # role, experiment, context, intervention, control
 
 
 @dataclass
@@ -18,13 +21,19 @@ class MadeUp:
 
     measured: dict[Measured, tuple[float, float]] = field(default_factory=dict)
     asked: dict[Asked, dict[str, float]] = field(default_factory=dict)
-    scores: dict[tuple[str, str], float] = field(default_factory=dict)  # twin, third
+    scores: dict[tuple[str, str], float] = field(default_factory=dict)  # role, third
     noise: float = 0.01
     counts: bool = True
+    to_gold: dict[tuple[str, str, int], float] = field(default_factory=dict)  # role, measure, slot: beyond what others get; 2 by default
 
     def _varied(self, name: str, value: float, away: float) -> float:
         """A sample's own outcome; accuracies end at 0 and 1, whatever the noise."""
         return float(np.clip(value + away, 0.0, 1.0)) if name == "accuracy" else value + away * (name == "log_likelihood")
+
+    def _to_gold(self, key: Measured, at: int) -> float:
+        """What a passage gets beyond the others where it is gold: in sample 0 the first, in sample 1 the second, and so on in turn."""
+        slot = 1 + at % 3
+        return self.to_gold.get((key[0], key[2], slot), 2.0) if key[4] == f"doc_{slot}" else 0.0
 
     def evidence(self) -> Evidence:
         random = np.random.default_rng(0)
@@ -34,13 +43,20 @@ class MadeUp:
             return [self.noise * random.permutation(np.resize([1.0, -1.0, 0.5, -0.5], SAMPLES)) for _ in range(count)]
 
         samples = [f"sample-{number:02d}" for number in range(SAMPLES)]
-        names = ("twin", "rows", "measure", "group", "part", "depth")
+        names = ("role", "rows", "measure", "group", "part", "depth")
         measured = [
-            {**dict(zip(names, key, strict=True)), "unit": "", "sample": sample, "value": value + away[at], "null": null, "reason": ""}
+            {
+                **dict(zip(names, key, strict=True)),
+                "unit": "",
+                "sample": sample,
+                "value": value + away[at] + self._to_gold(key, at),
+                "null": null,
+                "reason": "",
+            }
             for away, (key, (value, null)) in zip(wobble(len(self.measured)), self.measured.items(), strict=True)
             for at, sample in enumerate(samples)
         ]
-        keys = ("twin", "experiment", "context", "intervention", "control")
+        keys = ("role", "experiment", "context", "intervention", "control")
         blank = {"accuracy": 0.0, "log_likelihood": 0.0, "shortcut": 0.1, "removed": 0.0, "likelihood_removed": 0.0}
         asked = [
             {
@@ -57,7 +73,7 @@ class MadeUp:
         ]
         heads = [
             {
-                "twin": twin,
+                "role": role,
                 "sample": sample,
                 "layer": layer,
                 "head": head,
@@ -66,23 +82,24 @@ class MadeUp:
                 "null": 0.0,
                 "counts": self.counts,
             }
-            for layer, ((twin, third), score) in enumerate(self.scores.items())
+            for layer, ((role, third), score) in enumerate(self.scores.items())
             for head in range(4)
             for at, sample in enumerate(samples)
         ]
-        about = {"models": {twin: f"twin-{twin}" for twin in TWINS}, "questions": SAMPLES, "traced": SAMPLES, "seed": 0}
+        about: dict[str, Any] = {"models": {role: f"twin-{role}" for role in ROLES}, "questions": SAMPLES, "traced": SAMPLES, "seed": 0}
+        about["slots"] = {sample: 1 + at % 3 for at, sample in enumerate(samples)}
         return Evidence(pl.DataFrame(measured), pl.DataFrame(heads), pl.DataFrame(asked), about)
 
 
 def as_published() -> MadeUp:
     """Numbers for which every claim holds, roughly as the papers have them; the causal MDM looks like the ARM and answers like the MDM."""
     made_up = MadeUp()
-    for twin in TWINS:
-        like_arm = twin != "mdm"
-        group = "predicting" if twin == "arm" else "masked"
+    for role in ROLES:
+        like_arm = role != "mdm"
+        group = "predicting" if role == "arm" else "masked"
         for rows in ("recorded", "rectangle"):
             for own in {group, "predicting"} if rows == "recorded" else {"predicting"}:
-                here = (twin, rows)
+                here = (role, rows)
                 made_up.measured |= {
                     (*here, "on the first token", own, "", "all"): (40.0 if like_arm else 1.0, 0.5),
                     (*here, "on the run's strongest key", own, "", "all"): (45.0 if like_arm else 12.0, 0.5),
@@ -95,9 +112,10 @@ def as_published() -> MadeUp:
                     (*here, "value norm of anchors", own, "", "all"): (0.3, np.nan),
                     (*here, "structure over depth", own, "", "all"): (-1.0 if not like_arm else -0.5, np.nan),
                     (*here, "follows the frontier", own, "", "all"): (0.6, 0.1),
+                    (*here, "changes of the path, layers pooled", own, "", "all"): (0.0 if like_arm else 0.4, 0.05),
                 }
-                for role, share in (("mask", 0.37), ("layout", 0.37), ("punctuation", 0.05)):
-                    made_up.measured[*here, "anchor mass by role", own, role, "all"] = (share, 0.05)
+                for token_role, share in (("mask", 0.37), ("layout", 0.37), ("punctuation", 0.05)):
+                    made_up.measured[*here, "anchor mass by role", own, token_role, "all"] = (share, 0.05)
                 for depth, part, value in (
                     ("shallow", "direction", 1.0),
                     ("shallow", "norm", 0.7),
@@ -105,30 +123,57 @@ def as_published() -> MadeUp:
                     ("deep", "norm", -0.5),
                 ):
                     made_up.measured[*here, "score advantage of anchors", own, part, depth] = (value, np.nan)
+        made_up.measured |= _paths(role) | _flow(role)
         for third, score in (("shallow", 0.01), ("middle", 0.02), ("deep", 0.05)):
-            made_up.scores[twin, third] = score
-        made_up.asked |= _answers(twin)
+            made_up.scores[role, third] = score
+        made_up.asked |= _answers(role)
     return made_up
 
 
-def _answers(twin: str) -> dict[Asked, dict[str, float]]:
-    arm = twin == "arm"
+def _paths(role: str) -> dict[Measured, tuple[float, float]]:
+    """The path of the strongest key, layers pooled: on the prompt's rows, and of texts written left to right."""
+    moves = 0.0 if role == "arm" else 0.3
+    found: dict[Measured, tuple[float, float]] = {}
+    for group, keys in (("prompt", "all keys"), ("predicting", "prompt keys")):
+        found[role, "left to right", "movement of the path, layers pooled", group, keys, "all"] = (moves, np.nan)
+        found[role, "left to right", "changes of the path, layers pooled", group, keys, "all"] = (moves + 0.1, 0.1)
+        found[role, "left to right", "steps on the favourite key, layers pooled", group, keys, "all"] = (1 - moves, 0.9)
+    return found
+
+
+def _flow(role: str) -> dict[Measured, tuple[float, float]]:
+    """The threshold of the paper on sinks, and flow to passages: doc_1 is gold in sample 0, doc_2 in sample 1, and so on."""
+    found: dict[Measured, tuple[float, float]] = {}
+    for group in ("masked", "unmasked", "predicting"):
+        found[role, "recorded", THRESHOLD, group, "keys", "all"] = (1.5, np.nan)
+        found[role, "recorded", THRESHOLD, group, "attention", "all"] = (20.0, np.nan)
+    for number in (1, 2, 3):
+        found[role, "recorded", "fair flow", "", f"doc_{number}", "all"] = (0.5, np.nan)
+        found[role, "recorded", FAIR_ROLLOUT, "", f"doc_{number}", "all"] = (0.5, np.nan)
+    return found
+
+
+def _answers(role: str) -> dict[Asked, dict[str, float]]:
+    arm = role == "arm"
     found: dict[Asked, dict[str, float]] = {
-        (twin, "noise", "closed-book", "", ""): {"accuracy": 0.05, "log_likelihood": -6.0},
-        (twin, "position", "gold", "", ""): {"accuracy": 0.95, "log_likelihood": -0.1},
-        (twin, "retrieval heads", MASKED_CONTEXT, "", ""): {"accuracy": 0.9, "log_likelihood": -0.1},
-        (twin, "retrieval heads", MASKED_CONTEXT, "mask-heads", ""): {"accuracy": 0.2, "log_likelihood": -4.0},
-        (twin, "retrieval heads", MASKED_CONTEXT, "mask-heads", "heads"): {"accuracy": 0.9, "log_likelihood": -0.3},
+        (role, "noise", "closed-book", "", ""): {"accuracy": 0.25 if arm else 0.05, "log_likelihood": -6.0},
+        (role, "position", "gold", "", ""): {"accuracy": 0.95, "log_likelihood": -0.1},
+        (role, "retrieval heads", WORLD.masked_context, "", ""): {"accuracy": 0.9, "log_likelihood": -0.1},
+        (role, "retrieval heads", WORLD.masked_context, "mask-heads", ""): {"accuracy": 0.2, "log_likelihood": -4.0},
+        (role, "retrieval heads", WORLD.masked_context, "mask-heads", "heads"): {"accuracy": 0.9, "log_likelihood": -0.3},
     }
-    for place, context in enumerate(NOISE):
+    for place, context in enumerate(WORLD.noise):
         lost = 0.1 * place if arm else 0.0
-        found[twin, "noise", context, "", ""] = {"accuracy": 0.9 - lost, "log_likelihood": -0.1 - lost}
-    for context in POSITIONS:
-        found[twin, "position", context, "", ""] = {"accuracy": 0.6 if arm and context == POSITIONS[1] else 0.9, "log_likelihood": -0.1}
-    for context in LAYOUTS:
-        found[twin, "layout", context, "", ""] = {"accuracy": 0.5 if arm and context == LAYOUTS[2] else 0.9, "log_likelihood": -0.1}
+        found[role, "noise", context, "", ""] = {"accuracy": 0.9 - lost, "log_likelihood": -0.1 - lost}
+    for context in WORLD.positions:
+        found[role, "position", context, "", ""] = {
+            "accuracy": 0.6 if arm and context == WORLD.positions[1] else 0.9,
+            "log_likelihood": -0.1,
+        }
+    for context in WORLD.layouts:
+        found[role, "layout", context, "", ""] = {"accuracy": 0.5 if arm and context == WORLD.layouts[2] else 0.9, "log_likelihood": -0.1}
     for experiment, counts in (("masked descriptions", (1, 10)), ("masked answers", (1, 5, 10))):
-        found[twin, experiment, MASKED_CONTEXT, "", ""] = {"accuracy": 0.9, "log_likelihood": -0.1}
+        found[role, experiment, WORLD.masked_context, "", ""] = {"accuracy": 0.9, "log_likelihood": -0.1}
         for keys in counts:
             for control in ("", "count", "mass"):
                 hurt = arm and not control
@@ -138,5 +183,5 @@ def _answers(twin: str) -> dict[Asked, dict[str, float]]:
                     "removed": 0.2,
                     "likelihood_removed": 0.2,
                 }
-                found[twin, experiment, MASKED_CONTEXT, f"mask-anchors:{keys}", control] = outcome
+                found[role, experiment, WORLD.masked_context, f"mask-anchors:{keys}", control] = outcome
     return found

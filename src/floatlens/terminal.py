@@ -121,8 +121,10 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """Yield a function that reports progress. The bar appears on stderr after two seconds, if stderr is a terminal.
+def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Callable[..., None]]:
+    """Yield a function that reports progress: how much was done and, if `title=` is given, what is being done now.
+
+    The bar appears on stderr after two seconds, if stderr is a terminal.
 
     Examples
     --------
@@ -131,15 +133,17 @@ def progress_bar(total: int, title: str, *, show: bool = True) -> Iterator[Calla
     ...         advance(1)
     """
     if not show or not sys.stderr.isatty():
-        yield lambda _count: None
+        yield lambda _count, title="": None
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=make_console(stderr=True), transient=True)
     task = bar.add_task(on_one_line(title), total=total)
     began = time.monotonic()
 
-    def advance(count: int) -> None:
+    def advance(count: int, title: str = "") -> None:
         bar.advance(task, count)
+        if title:
+            bar.update(task, description=on_one_line(title))
         if not bar.live.is_started and time.monotonic() - began > PATIENCE:
             bar.start()
 

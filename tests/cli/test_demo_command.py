@@ -157,7 +157,7 @@ def test_accuracies_are_printed_whole_with_the_shortcut_for_comparison(printed: 
     end = next(place for place in range(top, len(lines)) if not lines[place].strip())
     text = "\n".join(lines[top:end])
     for row in accuracies:
-        for words in [*row["context"].split(", "), *(shown(row["by_twin"][twin]["value"]) for twin in row["by_twin"])]:
+        for words in [*row["context"].split(", "), *(shown(row["by_role"][role]["value"]) for role in row["by_role"])]:
             assert all(word in text for word in words.replace(",", " ").split()), row["context"]
     assert len(re.findall(r"\s(\d+)$", text, re.MULTILINE)) == len(accuracies), "a row per context ends with its number of questions"
 
@@ -189,20 +189,20 @@ def test_gains_and_losses_in_the_claims_are_those_of_the_stored_answers(made: tu
     folder, _ = made
     answers = pl.read_parquet(folder / "tables" / "answers.parquet")
 
-    def mean(twin: str, experiment: str, context: str, column: str, intervention: str = "", control: str = "") -> float:
-        wanted = (twin, experiment, context, intervention, control)
-        columns = ("twin", "experiment", "context", "intervention", "control")
+    def mean(role: str, experiment: str, context: str, column: str, intervention: str = "", control: str = "") -> float:
+        wanted = (role, experiment, context, intervention, control)
+        columns = ("role", "experiment", "context", "intervention", "control")
         rows = [row for row in answers.to_dicts() if tuple(row[name] for name in columns) == wanted]
         assert rows
         return sum(row[column] for row in rows) / len(rows)
 
     found = claims_of(folder)
-    gains = [mean(twin, "noise", "noise:0.8", "accuracy") - mean(twin, "noise", "closed-book", "accuracy") for twin in ("mdm", "arm")]
+    gains = [mean(role, "noise", "noise:0.8", "accuracy") - mean(role, "noise", "closed-book", "accuracy") for role in ("mdm", "arm")]
     assert found["gains-more"]["numbers"][0]["estimate"]["value"] == pytest.approx(gains[0] - gains[1])
     context, masked = "position:2/3", "mask-anchors:1"
     nats = [
-        mean(twin, "masked answers", context, "log_likelihood") - mean(twin, "masked answers", context, "log_likelihood", masked)
-        for twin in ("arm", "mdm")
+        mean(role, "masked answers", context, "log_likelihood") - mean(role, "masked answers", context, "log_likelihood", masked)
+        for role in ("arm", "mdm")
     ]
     assert nats[0] != 0, "masking reaches a short answer through its likelihood"
     assert found["masking-tells-apart"]["numbers"][1]["estimate"]["value"] == pytest.approx(nats[0] - nats[1])
@@ -222,7 +222,7 @@ def test_the_mdm_in_place_of_the_arm_changes_the_numbers_and_verdicts_of_the_arm
     evidence = read_evidence(folder / "tables")
     samples = evidence.heads["sample"].unique(maintain_order=True).to_list()
     impostor = measurements_of("arm", fl.open_trace(folder / "traces" / "mdm.zarr"), samples)
-    kept = evidence.measurements.filter(pl.col("twin") != "arm")
+    kept = evidence.measurements.filter(pl.col("role") != "arm")
     found, before = (
         {one.claim.name: one for one in judge_all(Evidence(measurements, evidence.heads, evidence.answers, evidence.about))}
         for measurements in (pl.concat([impostor, kept]), evidence.measurements)
@@ -253,6 +253,10 @@ def test_a_folder_that_no_demo_wrote_is_left_alone(floatlens: Callable[..., Ran]
         (["--questions", "2"], "2 questions give no interval; ask at least 4."),
         (["--arm", "no-such-model"], "There is no model 'no-such-model'"),
         (["--into", "nowhere/out"], "There is no folder 'nowhere' to write 'out' into."),
+        (["--task", "nq", "--arm", "smollm2-135m"], "--task nq asks models of your own, and --mdm is missing"),
+        (["--order", "confidence"], "--order is about the questions of --task, and the world has none."),
+        (["--data", "nq.jsonl"], "--data is about the questions of --task, and the world has none."),
+        (["--task", "nq", "--arm", "twin-arm", "--mdm", "twin-mdm", "--data", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(
@@ -264,7 +268,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(
 
 
 def test_the_process_that_judges_never_imports_torch() -> None:
-    judging = "import floatlens.cli.demo, floatlens.lab.demo, floatlens.claims.findings, floatlens.report.claims"
+    judging = "import floatlens.cli.demo, floatlens.lab.demo, floatlens.lab.units, floatlens.claims.findings, floatlens.report.claims"
     program = f"import sys\n{judging}\nsys.exit('torch is imported' if 'torch' in sys.modules else 0)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

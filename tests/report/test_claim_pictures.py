@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from floatlens.claims.evidence import LAYOUTS, NOISE, POSITIONS
+from floatlens.claims.design import WORLD
 from floatlens.claims.masking import masking_rows, masking_table
 from floatlens.errors import Refusal
 from floatlens.report.claims import draw_contexts, draw_masking, save_drawn
@@ -16,17 +16,17 @@ from made_up_evidence import as_published
 
 
 def test_context_curves_go_through_the_means_of_each_model() -> None:
-    answers = as_published().evidence().answers.with_columns(model=pl.col("twin"))
+    answers = as_published().evidence().answers.with_columns(model=pl.col("role"))
     figure = context_curves(answers.filter(pl.col("experiment").is_in(["noise", "position", "layout"])))
-    contexts = (("closed-book", "gold"), NOISE, POSITIONS, LAYOUTS)
+    contexts = (("closed-book", "gold"), WORLD.noise, WORLD.positions, WORLD.layouts)
     assert len(figure.axes) == 2 * len(contexts), "accuracy above, likelihood below"
     for number, axes in enumerate(figure.axes):
         outcome, wanted = ("accuracy", "log_likelihood")[number // len(contexts)], contexts[number % len(contexts)]
         lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in axes.lines}
-        for twin in ("arm", "mdm", "causal-mdm"):
-            rows = [row for row in answers.to_dicts() if (row["twin"], row["intervention"]) == (twin, "")]
+        for role in ("arm", "mdm", "causal-mdm"):
+            rows = [row for row in answers.to_dicts() if (row["role"], row["intervention"]) == (role, "")]
             means = [np.mean([row[outcome] for row in rows if row["context"] == context]) for context in wanted]
-            assert lines[twin] == pytest.approx(np.array(means))
+            assert lines[role] == pytest.approx(np.array(means))
         if outcome == "accuracy":
             shortcuts = [float(height) for path in axes.collections[-1].get_paths() for height in np.asarray(path.vertices)[:, 1]]
             assert shortcuts == pytest.approx([0.1] * 2 * len(wanted))
@@ -34,7 +34,7 @@ def test_context_curves_go_through_the_means_of_each_model() -> None:
 
 def test_bars_of_context_curves_end_at_0_and_1() -> None:
     answers = (
-        as_published().evidence().answers.with_columns(model=pl.col("twin"), accuracy=(pl.col("sample") == "sample-00").cast(pl.Float64))
+        as_published().evidence().answers.with_columns(model=pl.col("role"), accuracy=(pl.col("sample") == "sample-00").cast(pl.Float64))
     )
     figure = context_curves(answers.filter(pl.col("experiment") == "noise"))
     ends = [
@@ -51,7 +51,7 @@ def test_bars_of_context_curves_end_at_0_and_1() -> None:
 
 
 def test_context_curves_leave_interventions_out_and_refuse_a_table_without_contexts() -> None:
-    answers = as_published().evidence().answers.with_columns(model=pl.col("twin"))
+    answers = as_published().evidence().answers.with_columns(model=pl.col("role"))
     with pytest.raises(Refusal, match="nothing to draw in the context curves"):
         context_curves(answers.filter((pl.col("experiment") == "masked answers") & (pl.col("intervention") != "")))
 
@@ -59,7 +59,7 @@ def test_context_curves_leave_interventions_out_and_refuse_a_table_without_conte
 def test_masking_rows_are_damage_beside_what_was_removed() -> None:
     made_up = as_published()
     made_up.noise = 0.0
-    rows = {(row.twin, row.experiment, row.keys, row.what): row for row in masking_rows(made_up.evidence())}
+    rows = {(row.role, row.experiment, row.keys, row.what): row for row in masking_rows(made_up.evidence())}
     assert len(rows) == 3 * (3 * 1 + 3 * 3)
     found = rows["arm", "masked answers", 5, "anchors"]
     assert [found.outcome.value, found.removed.value, found.damage.value] == pytest.approx([-9.0, 0.2, 8.9])

@@ -98,6 +98,12 @@ def test_brackets_come_first_and_interventions_with_their_controls() -> None:
     ]
     assert found == [("closed-book", None), *(("gold", one) for one in under), *(("noise:0.8", one) for one in under)]
     assert controls_of(ExtraSinkToken()) == []
+    drawn = plan(open_book_samples(2), ["gold"], ["mask-anchors:2"], brackets=False, draws=3)
+    assert [condition.acting for condition in drawn[2:]] == [
+        RandomKeys(MaskAnchors(2), equal=equal, seed=seed) for equal in ("count", "mass") for seed in (0, 1, 2)
+    ]
+    with pytest.raises(Refusal, match="draws=0: a random control is drawn at least once"):
+        plan(open_book_samples(2), ["gold"], draws=0)
     alone = plan(open_book_samples(2), ["noise:0.8"], ["mask-anchors:2"], controls=False, brackets=False)
     assert [condition.acting for condition in alone] == [None, MaskAnchors(2)]
     assert [condition.text for condition in plan(closed_book_samples(2), [])] == ["closed-book"]  # nobody names a gold passage
@@ -125,15 +131,19 @@ def test_every_row_is_that_question_asked_by_itself(make: Maker) -> None:
     samples = sorted(
         open_book_samples(3, passages=2, fillers=0), key=lambda sample: -len(format_prompt(sample, sample.passages, WORLD_WORDING).text)
     )
-    table = ask(lm, samples, ["position:2/2"], interventions=["mask-anchors:1"], likelihood=True, shortcut=shortcut, batch_size=2)
+    how: dict[str, Any] = {"likelihood": True, "shortcut": shortcut, "batch_size": 2, "draws": 2}
+    table = ask(lm, samples, ["position:2/2"], interventions=["mask-anchors:1"], **how)
     assert dict(table.schema) == SCHEMA
-    assert table["sample"].to_list() == [sample.id for sample in samples] * 6
-    acting = {"": MaskAnchors(1), "count": RandomKeys(MaskAnchors(1)), "mass": RandomKeys(MaskAnchors(1), equal="mass")}
+    assert table["sample"].to_list() == [sample.id for sample in samples] * 8
+    acting: dict[Any, Any] = {("", None): MaskAnchors(1)}
+    acting |= {(equal, draw): RandomKeys(MaskAnchors(1), equal=equal, seed=draw) for equal in ("count", "mass") for draw in (0, 1)}
+    drawn = {(row["control"], row["draw"]) for row in table.iter_rows(named=True) if row["intervention"]}
+    assert drawn == acting.keys(), "each control is there as often as it was drawn"
     for row in table.iter_rows(named=True):
         number = [sample.id for sample in samples].index(row["sample"])
         sample = samples[number]
         passages = arrange(sample, condition_of(row["context"]).context)
-        under = acting[row["control"]] if row["intervention"] else None
+        under = acting[row["control"], row["draw"]] if row["intervention"] else None
         prompt = format_prompt(sample, passages, WORLD_WORDING)
         written = lm.generate(prompt, gen_length=3, seed=number, intervention=under, progress=False)[0]
         score = score_text(written.text, sample)

@@ -193,3 +193,45 @@ def test_tables_that_cannot_be_paired_are_refused(broken: Any, sentence: str) ->
     with pytest.raises(Refusal) as refused:
         summarise(broken)
     assert sentence in str(refused.value)
+
+
+def test_draws_of_a_control_are_averaged_per_sample_before_anything_is_resampled() -> None:
+    draws = RANDOM.integers(0, 2, (20, 5)).astype(float)
+    removed = RANDOM.uniform(0.1, 0.4, (20, 5))
+    edited = [
+        rows("mdm", "gold", draws[:, draw], removed=removed[:, draw].tolist(), control="mass", draw=draw, **EDITED) for draw in range(5)
+    ]
+    unedited = [rows("mdm", "gold", GOLD, draw=None), rows("mdm", "gold", MASKED, removed=REMOVED.tolist(), draw=None, **EDITED)]
+    given = table(*unedited, *edited).sample(fraction=1.0, shuffle=True, seed=3).cast({"draw": pl.Int64})
+    found = summarise(given)
+    mean, mean_removed = np.zeros(20), np.zeros(20)
+    for sample in range(20):
+        for draw in range(5):
+            mean[sample] += draws[sample, draw] / 5
+            mean_removed[sample] += removed[sample, draw] / 5
+    by_hand = {
+        "mean": bounded_mean(along(mean)),
+        "damage": bounded_difference(along(GOLD), along(mean)),
+        "damage per removed": bounded_ratio(along(GOLD - mean), along(mean_removed), within=(-1, 1)),
+        "damage beyond control": bounded_difference(along(mean), along(MASKED)),
+    }
+    for quantity, interval in by_hand.items():
+        one = only(found, quantity, outcome="accuracy", control="mass")
+        assert one.samples == 20, "samples are counted, not draws"
+        for name in ("estimate", "low", "high"):
+            assert getattr(one, name) == pytest.approx(float(interval[name]), abs=1e-9), (quantity, name)
+    nats = bootstrap(along(mean - 3))
+    likely = only(found, "mean", outcome="log_likelihood", control="mass")
+    assert (likely.low, likely.high) == pytest.approx((float(nats.low), float(nats.high)))
+
+
+def test_a_table_of_an_earlier_version_is_one_draw_and_stands_beside_a_new_one() -> None:
+    new = TABLE.filter(pl.col("model") == "arm").with_columns(draw=pl.lit(None, dtype=pl.Int64))
+    found = summarise([TABLE.filter(pl.col("model") == "mdm"), new], outcomes=["accuracy"])
+    assert found == FOUND
+
+
+def test_the_same_draw_twice_is_refused() -> None:
+    one = rows("mdm", "gold", COUNT, control="count", draw=1, **EDITED)
+    with pytest.raises(Refusal, match="stands 2 times under gold"):
+        summarise(table(rows("mdm", "gold", GOLD, draw=None), one, one), outcomes=["accuracy"])

@@ -1,17 +1,22 @@
-"""Claims about where attention goes: sinks, floating anchors, and how both change with depth.
+"""Claims about where attention goes: sinks, floating anchors, how both change with depth, and what flows to the gold passage.
 
-Thresholds come from definitions, not from results: an anchor is a key that receives more than four times its fair share
-(the rule `lift` of `floatlens.measures`), and "most" means more than half.
+Thresholds come from definitions and from the papers, not from results: an anchor is a key that receives more than four times its fair
+share (the rule `lift` of `floatlens.measures`), "most" means more than half, and four per cent is what the paper on sinks says that its
+threshold keeps.
 """
 
 import xarray as xr
 
-from floatlens.claims.evidence import MASKED_CONTEXT, Evidence
+from floatlens.claims.evidence import Evidence
 from floatlens.claims.verdicts import Claim, Part, Side, change, difference_of, mean_of
 
 ANCHOR_LIFT = 4.0
 MOST = 0.5
+KEPT = 4.0  # per cent
 STRUCTURE = ("mask", "layout", "punctuation")
+THRESHOLD = "kept at eps = 3 (additive)"
+FAIR_ROLLOUT = "fair rollout of the answer"
+"""Measures that are taken for claims alone."""
 FLOATING, SINKS, SMALL_VALUES, VARIANCE = "arXiv:2601.07894", "arXiv:2510.15731", "arXiv:2601.19657", "arXiv:2602.17664"
 
 FIXED_SINK = Claim(
@@ -45,6 +50,12 @@ SINKS_ON_STRUCTURE = Claim(
     "An MDM's sinks sit on masks, line breaks and punctuation.",
     "more than half of the mass of the MDM's anchors lies on them, and more than even attention would put there",
 )
+THRESHOLD_KEEPS_FEW = Claim(
+    "threshold-keeps-few",
+    SINKS,
+    "The sink threshold (eps = 3) leaves fewer than 4 % of an MDM's tokens.",
+    "of the keys of the MDM, the additive rule with eps = 3 calls fewer than 4 % anchors, for masked and for unmasked rows",
+)
 
 
 def fixed_sink(evidence: Evidence) -> list[Part]:
@@ -66,7 +77,7 @@ def sink_stays(evidence: Evidence) -> list[Part]:
 
 def absorbs_less(evidence: Evidence) -> list[Part]:
     """How much more the strongest key of the ARM absorbs than that of the MDM."""
-    arm, mdm = (evidence.measured(twin, "on the run's strongest key", rows="rectangle") for twin in ("arm", "mdm"))
+    arm, mdm = (evidence.measured(role, "on the run's strongest key", rows="rectangle") for role in ("arm", "mdm"))
     return [Part("share of the strongest key, ARM - MDM", difference_of(arm, mdm), "above", 0.0, mean_of(mdm).value, "MDM", "%")]
 
 
@@ -89,14 +100,27 @@ def sinks_on_structure(evidence: Evidence) -> list[Part]:
     ]
 
 
+def threshold_keeps_few(evidence: Evidence) -> list[Part]:
+    """The share of keys that the additive rule keeps at eps = 3, and of the attention that lies on them."""
+    parts = []
+    for group in ("masked", "unmasked"):
+        kept, absorbed = (evidence.measured("mdm", THRESHOLD, group=group, part=part) for part in ("keys", "attention"))
+        parts.append(
+            Part(
+                f"share of keys kept, {group} rows", mean_of(kept), "below", KEPT, mean_of(absorbed).value, "their share of attention", "%"
+            )
+        )
+    return parts
+
+
 def _on_roles(evidence: Evidence, column: str) -> xr.DataArray:
     """What lies on masks, line breaks and punctuation together, in each sample."""
     by_role = [evidence.measured("mdm", "anchor mass by role", group="masked", part=role, column=column) for role in STRUCTURE]
     return xr.concat(by_role, "role").sum("role", skipna=False).assign_attrs(by_role[0].attrs)
 
 
-def _value_ratio(evidence: Evidence, twin: str, group: str) -> Part:
-    ratio = evidence.measured(twin, "value norm of anchors", group=group)
+def _value_ratio(evidence: Evidence, role: str, group: str) -> Part:
+    ratio = evidence.measured(role, "value norm of anchors", group=group)
     return Part("value norm, anchors / other keys", mean_of(ratio), "below", 1.0, 1.0, "no difference")
 
 
@@ -124,6 +148,14 @@ FRONTIER = Claim(
     "An MDM's anchors follow the unmasking frontier.",
     "their moves correlate with those of the committed positions more than circularly shifted moves do",
 )
+STRONGEST_KEY_MOVES = Claim(
+    "strongest-key-moves",
+    FLOATING,
+    "The strongest key moves while an MDM writes, and stays while an ARM does.",
+    "in texts written left to right, the path of the MDM's strongest key (layers pooled) moves more than noise explains, both for the "
+    "fixed rows of the prompt (all keys) and for the predicting rows (prompt keys, because these rows move and look at themselves); the "
+    "predicting rows of the ARM spend more than half of their steps on one key of the prompt",
+)
 
 
 def floats(evidence: Evidence) -> list[Part]:
@@ -133,9 +165,25 @@ def floats(evidence: Evidence) -> list[Part]:
     return [Part("movement beyond noise", moved, "above", 0.0, noise, "noise alone replaces")]
 
 
+def strongest_key_moves(evidence: Evidence) -> list[Part]:
+    """How much the path of the MDM's strongest key moves beyond noise, and how much of the time the ARM stays on one key."""
+    lines = ("movement of the path", "changes of the path", "steps on the favourite key")
+    moves, changes, favourite = (f"{line}, layers pooled" for line in lines)
+    parts = []
+    for group, keys in (("prompt", "all keys"), ("predicting", "prompt keys")):
+        where = {"group": group, "part": keys, "rows": "left to right"}
+        noise = mean_of(evidence.measured("mdm", changes, column="null", **where)).value
+        moved = mean_of(evidence.measured("mdm", moves, **where))
+        parts.append(Part(f"MDM, movement beyond noise, {group} rows", moved, "above", 0.0, noise, "noise alone changes"))
+    share, noise = (
+        evidence.measured("arm", favourite, part="prompt keys", rows="left to right", column=column) for column in ("value", "null")
+    )
+    return [*parts, Part("ARM, share of steps on one key", mean_of(share), "above", MOST, mean_of(noise).value, "noise alone leaves")]
+
+
 def floats_more(evidence: Evidence) -> list[Part]:
     """The float index of the MDM minus that of the ARM."""
-    mdm, arm = (evidence.measured(twin, "float index (no memory)", rows="rectangle") for twin in ("mdm", "arm"))
+    mdm, arm = (evidence.measured(role, "float index (no memory)", rows="rectangle") for role in ("mdm", "arm"))
     return [Part("float index, MDM - ARM", difference_of(mdm, arm), "above", 0.0, mean_of(arm).value, "ARM")]
 
 
@@ -144,7 +192,7 @@ def variances(evidence: Evidence) -> list[Part]:
     sides: dict[str, Side] = {"temporal": "above", "spatial": "below"}
     parts = []
     for kind, side in sides.items():
-        mdm, arm = (evidence.measured(twin, f"{kind} variance", rows="rectangle") for twin in ("mdm", "arm"))
+        mdm, arm = (evidence.measured(role, f"{kind} variance", rows="rectangle") for role in ("mdm", "arm"))
         parts.append(Part(f"{kind} variance, MDM - ARM", difference_of(mdm, arm), side, 0.0, mean_of(arm).value, "ARM"))
     return parts
 
@@ -219,11 +267,39 @@ def retrieval_when_deep(evidence: Evidence) -> list[Part]:
     ]
 
 
-def _silenced(evidence: Evidence, twin: str) -> Part:
+def _silenced(evidence: Evidence, role: str) -> Part:
     """What silencing the best heads costs beyond what silencing random ones does."""
     unedited, best, others = (
-        evidence.outcome(twin, "retrieval heads", MASKED_CONTEXT, "log_likelihood", intervention=intervention, control=control)
+        evidence.outcome(
+            role, "retrieval heads", evidence.design.masked_context, "log_likelihood", intervention=intervention, control=control
+        )
         for intervention, control in (("", ""), ("mask-heads", ""), ("mask-heads", "heads"))
     )
     damage = mean_of(change(unedited, others)).value
     return Part("nats lost, best - random heads", difference_of(others, best), "above", 0.0, damage, "random heads")
+
+
+FLOWS_TO_GOLD = Claim(
+    "flows-to-gold",
+    FLOATING,
+    "In an MDM, the answer's attention flows to the gold passage wherever it stands.",
+    "at every slot, the gold passage gets more of the attention of the MDM's answer than the other passages of the same prompt, each "
+    "divided by what even attention gives it: directly (predicting rows, mean over layers) and rolled out through all layers",
+)
+
+
+def flows_to_gold(evidence: Evidence) -> list[Part]:
+    """What flows to the gold passage beyond what flows to the others, in fair shares, slot by slot."""
+    parts = []
+    for says, measure in (("direct", "fair flow"), ("rolled out", FAIR_ROLLOUT)):
+        for slot in range(1, evidence.design.slots + 1):
+            by_passage = {
+                number: evidence.at_slot(evidence.measured("mdm", measure, group="", part=f"doc_{number}"), slot)
+                for number in range(1, evidence.design.slots + 1)
+            }
+            gold = by_passage.pop(slot)
+            others = xr.concat(list(by_passage.values()), "passage", coords="minimal", compat="override").mean("passage", skipna=False)
+            others = others.assign_attrs(gold.attrs)
+            name = f"{says}, gold at slot {slot}, gold - others"
+            parts.append(Part(name, difference_of(gold, others), "above", 0.0, mean_of(others).value, "other passages"))
+    return parts

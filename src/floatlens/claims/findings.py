@@ -2,26 +2,29 @@
 
 A new claim is a `Claim`, a function from the evidence to its parts, and a line in `CLAIMS`.
 
-Where ARM and MDM differ, is it the mask or the objective? twin-causal-mdm has the ARM's mask and the MDM's objective. For every
+Where ARM and MDM differ, is it the mask or the objective? The causal MDM has the ARM's mask and the MDM's objective. For every
 quantity, ARM minus causal MDM is the effect of the *objective* at equal mask, causal MDM minus MDM is the effect of the *mask* at
 equal objective, and the two add up to ARM minus MDM. An effect counts if its interval excludes 0. The difference follows "mask" or
 "objective" if only that one counts and has the sign of the difference, and "both" if both do; they are "opposed" if they have
 different signs. It is "inconclusive" if neither counts or the interval of the difference includes 0, and "not asked" if a number was
-not measured. Numbers of attention are those of the shared rectangle (predicting rows, prompt keys), as far as they exist there.
+not measured, or rests on fewer prompts than the design demands. Numbers of attention are those of the shared rectangle (predicting
+rows, prompt keys), as far as they exist there.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import xarray as xr
 
 from floatlens.claims import attention, contexts, masking
 from floatlens.claims.contexts import distance_loss, gain, middle_loss, noise_loss, noise_slope
+from floatlens.claims.design import WORLD, Design
 from floatlens.claims.evidence import Accuracy, Evidence, accuracies
 from floatlens.claims.masking import MaskingRow, likely, masking_rows, written
 from floatlens.claims.verdicts import Claim, Estimate, Part, Verdict, change, difference_of, judge
+from floatlens.terminal import counted
 
 WHOLE_INCLUDES_0 = "the interval of the difference includes 0"
 PARTS_INCLUDE_0 = "the intervals of both effects include 0"
@@ -40,46 +43,47 @@ class Split:
 
 
 def _on_rectangle(measure: str) -> Callable[[Evidence, str], xr.DataArray]:
-    return lambda evidence, twin: evidence.measured(twin, measure, rows="rectangle")
+    return lambda evidence, role: evidence.measured(role, measure, rows="rectangle")
 
 
 def _of_predicting_rows(measure: str) -> Callable[[Evidence, str], xr.DataArray]:
-    return lambda evidence, twin: evidence.measured(twin, measure)
+    return lambda evidence, role: evidence.measured(role, measure)
 
 
 QUANTITIES: dict[str, Callable[[Evidence, str], xr.DataArray]] = {
     "share of the first token, %": _on_rectangle("on the first token"),
     "share of the strongest key, %": _on_rectangle("on the run's strongest key"),
     "float index": _on_rectangle("float index (no memory)"),
+    "changes of the strongest key": _on_rectangle("changes of the path, layers pooled"),
     "temporal variance": _on_rectangle("temporal variance"),
     "spatial variance": _on_rectangle("spatial variance"),
     "slope of structure over depth": _of_predicting_rows("structure over depth"),
     "value norm, anchors / other keys": _of_predicting_rows("value norm of anchors"),
-    "right values lost, 1 key masked": lambda evidence, twin: change(written(evidence, twin), written(evidence, twin, 1)),
-    "nats lost, 1 key masked": lambda evidence, twin: change(likely(evidence, twin), likely(evidence, twin, 1)),
-    "nats lost, 10 keys masked": lambda evidence, twin: change(likely(evidence, twin), likely(evidence, twin, 10)),
+    "accuracy lost, 1 key masked": lambda evidence, role: change(written(evidence, role), written(evidence, role, 1)),
+    "nats lost, 1 key masked": lambda evidence, role: change(likely(evidence, role), likely(evidence, role, 1)),
+    "nats lost, 10 keys masked": lambda evidence, role: change(likely(evidence, role), likely(evidence, role, 10)),
     "accuracy gained from passages": gain,
     "accuracy lost to noise": noise_loss,
     "slope of accuracy over noise": noise_slope,
-    "slope of nats over noise": lambda evidence, twin: noise_slope(evidence, twin, "log_likelihood"),
+    "slope of nats over noise": lambda evidence, role: noise_slope(evidence, role, "log_likelihood"),
     "accuracy lost in the middle": middle_loss,
-    "nats lost in the middle": lambda evidence, twin: middle_loss(evidence, twin, "log_likelihood"),
+    "nats lost in the middle": lambda evidence, role: middle_loss(evidence, role, "log_likelihood"),
     "accuracy lost to distance": distance_loss,
 }
-"""Functions from the evidence and a twin to one number per sample."""
+"""Functions from the evidence and a role to one number per sample."""
 
 
 def split_differences(evidence: Evidence) -> list[Split]:
     """Every difference between ARM and MDM, split into objective and mask."""
     splits = []
     for quantity, values_of in QUANTITIES.items():
-        arm, mdm, between = (values_of(evidence, twin) for twin in ("arm", "mdm", "causal-mdm"))
+        arm, mdm, between = (values_of(evidence, role) for role in ("arm", "mdm", "causal-mdm"))
         whole, objective, mask = difference_of(arm, mdm), difference_of(arm, between), difference_of(between, mdm)
-        splits.append(Split(quantity, whole, objective, mask, *followed(whole, objective, mask)))
+        splits.append(Split(quantity, whole, objective, mask, *followed(whole, objective, mask, evidence.design.fewest)))
     return splits
 
 
-def followed(whole: Estimate, objective: Estimate, mask: Estimate) -> tuple[str, str]:
+def followed(whole: Estimate, objective: Estimate, mask: Estimate, fewest: int = 0) -> tuple[str, str]:
     """What a difference follows by the rule at the top of this module, and the reason where that is open.
 
     Examples
@@ -92,6 +96,8 @@ def followed(whole: Estimate, objective: Estimate, mask: Estimate) -> tuple[str,
     """
     if missing := [effect for effect in (whole, objective, mask) if math.isnan(effect.value)]:
         return "not asked", missing[0].reason or "it was not measured"
+    if few := [effect for effect in (whole, objective, mask) if effect.prompts < fewest]:
+        return "not asked", too_few(few[0].prompts, fewest)
     signs = {name: _sign(effect) for name, effect in (("whole", whole), ("objective", objective), ("mask", mask))}
     if signs["objective"] * signs["mask"] < 0:
         return "opposed", ""
@@ -117,18 +123,22 @@ CLAIMS: tuple[tuple[Claim, Callable[[Evidence], list[Part]]], ...] = (
     (attention.SMALL_VALUES_ARM, attention.small_values_arm),
     (attention.SMALL_VALUES_MDM, attention.small_values_mdm),
     (attention.SINKS_ON_STRUCTURE, attention.sinks_on_structure),
+    (attention.THRESHOLD_KEEPS_FEW, attention.threshold_keeps_few),
     (attention.FLOATS, attention.floats),
     (attention.FLOATS_MORE, attention.floats_more),
+    (attention.STRONGEST_KEY_MOVES, attention.strongest_key_moves),
     (attention.VARIANCES, attention.variances),
     (attention.FRONTIER, attention.frontier),
     (attention.STRUCTURE_THEN_CONTENT, attention.structure_then_content),
     (attention.GEOMETRY, attention.geometry),
     (attention.RETRIEVAL_HEADS, attention.retrieval_heads),
     (attention.RETRIEVAL_WHEN_DEEP, attention.retrieval_when_deep),
+    (attention.FLOWS_TO_GOLD, attention.flows_to_gold),
     (masking.MASKING_RUINS_ARM, masking.masking_ruins_arm),
     (masking.MASKING_SPARES_MDM, masking.masking_spares_mdm),
     (masking.MASKING_TELLS_APART, masking.masking_tells_apart),
     (contexts.GAINS_MORE, contexts.gains_more),
+    (contexts.GAINS_TWICE, contexts.gains_twice),
     (contexts.ROBUST_TO_NOISE, contexts.robust_to_noise),
     (contexts.ROBUST_TO_POSITION, contexts.robust_to_position),
     (contexts.ROBUST_TO_LAYOUT, contexts.robust_to_layout),
@@ -137,7 +147,26 @@ CLAIMS: tuple[tuple[Claim, Callable[[Evidence], list[Part]]], ...] = (
 
 def judge_all(evidence: Evidence) -> list[Verdict]:
     """The verdict on every claim."""
-    return [judge(claim, parts_of(evidence)) for claim, parts_of in CLAIMS]
+    fewest = evidence.design.fewest
+    return [judge(claim, [_with_enough(part, fewest) for part in parts_of(evidence)]) for claim, parts_of in CLAIMS]
+
+
+def _with_enough(part: Part, fewest: int) -> Part:
+    """A part that rests on enough prompts; one that does not is barred, and says so."""
+    known = not math.isnan(part.estimate.value)
+    few = known and not part.barred and part.estimate.prompts < fewest
+    return replace(part, barred=too_few(part.estimate.prompts, fewest)) if few else part
+
+
+def too_few(prompts: int, fewest: int) -> str:
+    """Why no verdict follows from so few prompts.
+
+    Examples
+    --------
+    >>> too_few(8, 12)
+    '8 prompts, and a verdict needs 12'
+    """
+    return f"{counted(prompts, 'prompt')}, and a verdict needs {fewest}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +178,11 @@ class Findings:
     masking: list[MaskingRow]
     accuracies: list[Accuracy]
     about: dict[str, Any]
+    design: Design = WORLD
 
 
 def findings_of(evidence: Evidence) -> Findings:
     """Judge every claim, split every difference, and make the tables."""
-    return Findings(judge_all(evidence), split_differences(evidence), masking_rows(evidence), accuracies(evidence), evidence.about)
+    return Findings(
+        judge_all(evidence), split_differences(evidence), masking_rows(evidence), accuracies(evidence), evidence.about, evidence.design
+    )

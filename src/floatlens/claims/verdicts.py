@@ -129,7 +129,7 @@ INCLUDES = "the interval includes the threshold"
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper claims, and by which rule it holds for the twins. The rule is fixed before anything is measured."""
+    """What a paper claims, and by which rule it holds for the models of a study. The rule is fixed before anything is measured."""
 
     name: str
     paper: str

@@ -1,35 +1,64 @@
-"""`floatlens demo`: published claims about attention, checked on the twins."""
+"""`floatlens demo`: published claims about attention, checked on the twins or on models and questions of your own."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from floatlens.errors import Refusal
 from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
+if TYPE_CHECKING:
+    from floatlens.lab.units import Study
+
+TWINS = {"arm": "twin-arm", "mdm": "twin-mdm", "causal-mdm": "twin-causal-mdm"}
+DRAWS_OF_THE_WORLD, DRAWS = 1, 5
+
 
 def demo(
-    arm: str = typer.Option("twin-arm", help="The autoregressive model: a name or a folder, as for `floatlens trace`."),
-    mdm: str = typer.Option("twin-mdm", help="The masked diffusion model."),
+    arm: str = typer.Option(None, help="The autoregressive model: a name or a folder, as for `floatlens trace`; twin-arm by default."),
+    mdm: str = typer.Option(None, help="The masked diffusion model; twin-mdm by default."),
     causal_mdm: str = typer.Option(
-        "twin-causal-mdm", "--causal-mdm", help="The masked diffusion model with a causal attention mask, between the two."
+        None,
+        "--causal-mdm",
+        help="The masked diffusion model with a causal attention mask, between the two; twin-causal-mdm by default, none with --task.",
     ),
+    task: str = typer.Option(
+        None, "--task", "-t", help="Questions with passages, as for `floatlens eval`: nq, triviaqa, hotpotqa, ...; the world by default."
+    ),
+    data: str = typer.Option(None, "--data", "-d", help="The file with the questions, or the folder it lies in, for --task."),
+    corpus: Path = typer.Option(None, help="A file of passages to search for distractors, for --task."),
+    infer_gold: bool = typer.Option(
+        False, "--infer-gold", help="Call every passage gold that holds an answer, where the file names no gold passages."
+    ),
+    order: str = typer.Option(
+        None,
+        help="How diffusion models write answers to --task: left-to-right (block_length=1, the default) or confidence (end tokens last).",
+    ),
+    raw: bool = typer.Option(False, help="Leave the chat template out, for --task."),
     questions: int = typer.Option(
         None,
         min=1,
-        help="Questions per context; everything else grows with it. By default 20, which takes two cores about a minute and a half.",
+        help="Questions per context; everything else grows with it. By default 20 of the world, which takes two cores about a minute and "
+        "a half, and 100 of --task, which takes hours.",
     ),
+    draws: int = typer.Option(
+        None, min=1, max=1000, help="Draw each random control this many times, and average per question; by default 1 in the world, else 5."
+    ),
+    processes: int = typer.Option(None, min=1, max=64, help="How many processes run models; by default one per core, at most 3."),
     into: Path = typer.Option(
         Path("floatlens-demo"),
         help="The folder to write. One that an earlier demo wrote is replaced if nothing was added or edited in it; any other is refused.",
     ),
-    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What the questions are drawn from; another seed asks other questions."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What the questions of the world and random controls are drawn from."),
     figures: bool = typer.Option(True, "--figures/--no-figures", help="Draw figures, which takes a fifth of the time."),
 ) -> None:
-    """Check what papers claim about attention on three tiny models that differ only in attention mask and objective.
+    """Check what papers claim about attention: on three tiny models that differ only in attention mask and objective, or on your own.
 
-    Traces the twins, measures where they look, masks their strongest keys, asks them questions in many contexts, and judges each
-    claim by a rule that was fixed beforehand. Writes claims, tables, figures and traces into a folder.
+    Traces the models, measures where they look, masks their strongest keys, asks them questions in many contexts, and judges each
+    claim by a rule that was fixed beforehand. Writes claims, tables, figures and traces into a folder. If it is interrupted, run the
+    same command again to resume.
 
     Examples:
 
@@ -38,20 +67,58 @@ def demo(
       floatlens demo --questions 200 --into larger
 
       floatlens demo --mdm runs/my-mdm --into mine
+
+      floatlens demo --arm smollm2-135m --mdm runs/my-mdm --task nq --data nq-open-oracle.jsonl.gz --into nq
     """
     from floatlens.lab.demo import run_study
-    from floatlens.lab.units import Sizes
+    from floatlens.lab.units import QUESTIONS_OF_A_FILE, Choice, Sizes, Study
     from floatlens.report.claims import ONE_RUN, print_accuracies, print_claims, print_splits
     from floatlens.terminal import progress_bar
 
     console = make_console()
-    sizes = Sizes() if questions is None else Sizes(questions)
-    findings = run_study({"arm": arm, "mdm": mdm, "causal-mdm": causal_mdm}, into, sizes, seed, progress_bar, figures=figures)
+    given = {role: model for role, model in (("arm", arm), ("mdm", mdm), ("causal-mdm", causal_mdm)) if model is not None}
+    real = task is not None and task != "world"
+    if real:
+        _refuse_missing_models(given, task)
+        count = questions or QUESTIONS_OF_A_FILE
+        chat = False if raw else None
+        found = None if corpus is None else str(corpus)
+        choice = Choice(task, count, data, found, infer_gold, order or "left-to-right", chat)
+        study = Study(given, choice, Sizes(count, real=True), draws or DRAWS, seed, figures)
+    else:
+        _refuse_options_of_questions(data=data, corpus=corpus, infer_gold=infer_gold, order=order, raw=raw)
+        sizes = Sizes() if questions is None else Sizes(questions)
+        study = Study({**TWINS, **given}, Choice(most=sizes.questions), sizes, draws or DRAWS_OF_THE_WORLD, seed, figures)
+    findings = run_study(study, into, progress_bar, processes=processes, tell=lambda sentence: say(console, sentence))
     print_accuracies(console, findings)
     print_claims(console, findings)
     print_splits(console, findings)
-    console.print(
-        f"{sizes.questions} questions in each context ({sizes.two_hop} with two hops; {sizes.masked} answers and {sizes.described} "
-        f"descriptions under masking), {sizes.traced} traced texts. {ONE_RUN}"
-    )
+    console.print(f"{_counts(study, findings.about)} {ONE_RUN}")
     say(console, f"Open {into}/claims.md for all numbers and rules, {into}/README.md for what else was written.")
+
+
+def _refuse_missing_models(given: dict[str, str], task: str) -> None:
+    for role in ("arm", "mdm"):
+        if role not in given:
+            raise Refusal(f"--task {task} asks models of your own, and --{role} is missing: the twins read nothing but the world.")
+
+
+def _refuse_options_of_questions(**options: object) -> None:
+    for name, value in options.items():
+        if value:
+            raise Refusal(f"--{name.replace('_', '-')} is about the questions of --task, and the world has none. Name a task, such as nq.")
+
+
+def _counts(study: "Study", about: dict[str, int]) -> str:
+    """How much was asked, in words."""
+    from floatlens.lab.units import Sizes
+    from floatlens.terminal import counted
+
+    sizes = Sizes(about["questions"], study.sizes.real)
+    drawn = f"each random control was drawn {'once' if study.draws == 1 else counted(study.draws, 'time')}"
+    if sizes.real:
+        return f"{sizes.questions} questions in each context ({sizes.masked} under masking), {sizes.traced} traced texts; {drawn}."
+    return (
+        f"{sizes.questions} questions in each context ({sizes.two_hop} with two hops; {sizes.masked} answers and {sizes.described} "
+        f"descriptions under masking), {sizes.traced} traced texts; {drawn}."
+    )

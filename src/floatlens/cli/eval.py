@@ -16,7 +16,7 @@ from floatlens.terminal import make_console, say
 if TYPE_CHECKING:
     from floatlens.study.evaluation import Evaluation
 
-OWN_OPTIONS = ("gen_length", "steps", "sampler", "seed", "batch_size", "chat", "likelihood", "controls", "intervention")
+OWN_OPTIONS = ("gen_length", "steps", "sampler", "seed", "batch_size", "chat", "likelihood", "controls", "draws", "intervention")
 """What `--set` refuses, because the command has an option for it."""
 
 
@@ -59,6 +59,7 @@ def evaluate(
         help="What the model may not look at, e.g. mask-anchors:1, in every --context. May be given several times.",
     ),
     controls: bool = typer.Option(True, help="Run the random controls of each intervention."),
+    draws: int = typer.Option(5, min=1, max=1000, help="Draw each random control this many times, and average them per question."),
     likelihood: bool = typer.Option(True, help="Take the log-likelihood of the answers as well (not defined for block-diffusion models)."),
     samples: int = typer.Option(100, "--samples", "-n", min=1, max=1_000_000, help="Ask at most this many questions."),
     leave_out: bool = typer.Option(
@@ -140,6 +141,7 @@ def evaluate(
         context_texts(context, levels, passages),
         interventions=intervention,
         controls=controls,
+        draws=draws,
         samples=samples,
         data=data,
         corpus=corpus,

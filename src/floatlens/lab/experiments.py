@@ -1,25 +1,22 @@
-"""The experiments, each with one twin: trace it, ask it questions, mask what it looks at. What a process that runs models does.
+"""The experiments, each with one model: trace it, ask it questions, mask what it looks at. What a process that runs models does.
 
-Everything that needs torch is imported here, and only by those processes. A process runs one thread of torch: with models this
-small, two processes of one thread each are faster than one of two.
+Everything that needs torch is imported here and in what this imports, and only by those processes. A process runs one thread of torch:
+two processes of one thread each are faster than one of two. What is asked is the task's business (`floatlens.lab.asked_task`).
 
-**Tracing.** The texts are descriptions of test people, each from three passages of which one is gold, at another slot from prompt to
-prompt; the region `gold` is that passage. Every measure of the catalogue is taken as recorded, and those by which claims compare
-models once more on the shared rectangle. Heads are scored as retrieval heads with the gold passage as needle. The best heads are
-silenced in the same unit, because they are known only then; each figure is drawn where its numbers are.
+**Tracing.** Every measure of the catalogue is taken as recorded, with two that only claims need (what the threshold of the paper on sinks
+keeps, and rollout over its null), and those by which claims compare models once more on the shared rectangle. The path of the strongest
+key is measured on texts written left to right, so that the predicting row does not jump: an autoregressive model always writes so; a
+diffusion model writes them once more, with `block_length=1`, and only what the path needs is recorded. Heads are scored as retrieval
+heads. The best heads are silenced in the same unit, because they are known only then; each figure is drawn where its numbers are.
 
-**Asking.** Short answers are written in one denoising step, because a value, a full stop and an end token do not depend on each
-other; a two-hop answer says whom before it says what, and gets a step per token. The log-likelihood is that of the value alone, one
-token, which is exact for every twin.
-
-**M** The keys that are masked are those of the step before, so the first step of a text is never touched, and a short answer
-is finished by then: under masking, short answers are judged by their likelihood, and what a twin *writes* is judged on descriptions.
-Their accuracy is the share of the four values that they contain.
+**Resuming.** Finished conditions and finished traces are kept where a unit says, named by all that they depend on
+(`floatlens.study.kept`); whoever runs the same unit again finds them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,44 +25,30 @@ import polars as pl
 import torch
 import xarray as xr
 
-from floatlens.claims.evidence import (
-    ANSWER_TOKENS,
-    ANSWERED_WITHOUT,
-    CLOSED_BOOK,
-    DESCRIBED_FROM,
-    DESCRIBED_WITHOUT,
-    DESCRIPTION_TOKENS,
-    GOLD,
-    LAYOUTS,
-    MASKED_CONTEXT,
-    MASKED_STEPS,
-    MOST_OF_A_LAYER,
-    NOISE,
-    POSITIONS,
-    TOP_HEADS,
-    TWO_HOP_TOKENS,
-    Evidence,
-)
-from floatlens.decoding.prompts import Prompt
+from floatlens.claims.attention import FAIR_ROLLOUT, THRESHOLD
+from floatlens.claims.evidence import Evidence
+from floatlens.folders import damage, folder_once, say
 from floatlens.interventions.specification import Intervention, MaskAnchors, MaskHeads
+from floatlens.lab.asked_task import AskedTask, Asks, TracedPrompt, asked_task
 from floatlens.lab.units import Tables, Unit, short_name
-from floatlens.measures.catalogue import ON_RECTANGLE
-from floatlens.measures.inputs import depths
+from floatlens.measures.anchors import threshold_sweep
+from floatlens.measures.catalogue import CATALOGUE, ON_RECTANGLE, Line, Values, most_frequent_reason
+from floatlens.measures.catalogue import Sample as MeasuredSample
+from floatlens.measures.flow import rollout
+from floatlens.measures.inputs import depths, refuse_missing
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.summary import Summary, measure_trace, over_depth
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
-from floatlens.report.claims import draw_masking, draw_trace
-from floatlens.study.one_model import evaluate_model
-from floatlens.tasks.contexts import Position, arrange
-from floatlens.tasks.samples import Sample
-from floatlens.tasks.scoring import Score, contains, score_text
-from floatlens.tasks.wording import WORLD_WORDING, format_prompt
-from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
-from floatlens.trace.trace import Trace
+from floatlens.report.claims import WRITTEN_BY, draw_masking, draw_trace
+from floatlens.study.kept import fingerprint, name_of
+from floatlens.study.one_model import Report, evaluate_model
+from floatlens.trace.trace import Trace, open_trace
 
-DETAIL = {"geometry": "head", "norms": "head"}
-"""Per head, because direction and norm are separated within a head."""
+DETAIL = {"geometry": "head", "norms": "head", "flow": "layer"}
+"""Geometry per head, because direction and norm are separated within a head."""
+ONLY_THE_PATH = {"geometry": "off", "norms": "off", "entropy": "off", "top_keys": "off"}
+PATH = ("movement of the path, layers pooled", "changes of the path, layers pooled", "steps on the favourite key, layers pooled")
 COMPARED_BY = (
     "attention on the prompt",
     "on the run's strongest key",
@@ -73,48 +56,66 @@ COMPARED_BY = (
     "float index (no memory)",
     "temporal variance",
     "spatial variance",
+    *PATH,
 )
 COMPARED = [line for line in ON_RECTANGLE if line.name in COMPARED_BY]
-"""What claims compare twins by; `floatlens measure --compare` has all measures of the rectangle."""
+"""What claims compare models by; `floatlens measure --compare` has all measures of the rectangle."""
+MARKED = ("gold", "needle")
+"""Regions that lie in a passage: a rollout, in which each key has one region, leaves them out."""
 
 
-def described_people(count: int, seed: int) -> list[tuple[Sample, Prompt]]:
-    """The samples and prompts that are traced, with the gold passage at slot 1, 2, ... in turn and marked as the region `gold`.
-
-    Examples
-    --------
-    >>> (sample, prompt), *_ = described_people(1, seed=0)
-    >>> sorted(prompt.regions)[:3], prompt.text.endswith(sample.question)
-    (['doc_1', 'doc_2', 'doc_3'], True)
-    """
-    described = []
-    for number, sample in enumerate(description_samples(count, passages=DESCRIBED_FROM, seed=seed)):
-        slot = 1 + number % DESCRIBED_FROM
-        prompt = format_prompt(sample, arrange(sample, Position(slot, DESCRIBED_FROM)), WORLD_WORDING)
-        described.append((sample, Prompt(prompt.text, {**prompt.regions, "gold": prompt.regions[f"doc_{slot}"]})))
-    return described
+def _threshold(sample: MeasuredSample) -> Values:
+    """What the additive rule keeps at eps = 3: the share of keys, and of the attention that lies on them, in per cent."""
+    swept = threshold_sweep(sample.data, rule="additive", eps=[3.0]).isel(eps=0, drop=True)
+    shares = [100 * swept[name] for name in ("kept", "absorbed")]
+    return {"value": xr.concat(shares, xr.DataArray(["keys", "attention"], dims="part", name="part"))}
 
 
-def trace_descriptions(lm: LanguageModel, count: int, seed: int, path: Path) -> Trace:
-    """Trace a twin while it describes that many people, and store the trace; the one returned is in memory, for it is read many times."""
-    prompts = [prompt for _, prompt in described_people(count, seed)]
-    trace = lm.trace(prompts, gen_length=DESCRIPTION_TOKENS, seed=seed, batch_size=8, detail=DETAIL, progress=False)
+def _fair_rollout(sample: MeasuredSample) -> Values:
+    """Rollout from the answer to each region, over what even attention gives."""
+    refuse_missing(sample.data, ("flow", "flow_null"), "Rollout")
+    regions = [name for name in sample.data["key_region"].values.tolist() if name not in MARKED]
+    flow = sample.data[["flow", "flow_null"]].sel(query_region=regions, key_region=regions)
+    rolled = rollout(flow, pooled=True).sel(query_region="answer")
+    return {"value": rolled["fair"].rename(key_region="part"), "reason": most_frequent_reason(rolled["reason"])}
+
+
+RECORDED = (*CATALOGUE, Line(THRESHOLD, "%", _threshold), Line(FAIR_ROLLOUT, "ratio", _fair_rollout))
+LEFT_TO_RIGHT = [line for line in CATALOGUE if line.name in PATH]
+
+
+def record(lm: LanguageModel, task: AskedTask, traced: Sequence[TracedPrompt], seed: int, path: Path) -> Trace:
+    """Trace a model while it writes after prompts, and store the trace; a small one is returned in memory, for it is read many times."""
+    how: dict[str, Any] = {**task.tracing, **task.writing(lm), "detail": DETAIL, "seed": seed, "progress": False}
+    prompts = [prompt.prompt for prompt in traced]
+    if not task.in_memory:
+        return lm.trace(prompts, path=path, **how)
+    trace = lm.trace(prompts, **how)
     trace.save(path)
     return trace
 
 
-def measurements_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataFrame:
-    """Every measure of a trace for each sample: as recorded, and on the shared rectangle."""
+def trace_descriptions(lm: LanguageModel, count: int, seed: int, path: Path) -> Trace:
+    """Trace a model while it describes that many people of the world, and store the trace."""
+    from floatlens.lab.asked_world import WORLD_TASK, described_people
+
+    return record(lm, WORLD_TASK, described_people(count, seed), seed, path)
+
+
+def measurements_of(role: str, trace: Trace, samples: Sequence[str], left_to_right: Trace | None = None) -> pl.DataFrame:
+    """Every measure of a trace for each sample: as recorded, on the shared rectangle, and what is measured left to right."""
     tables = [
-        *_rows(twin, "recorded", measure_trace(trace, progress=False), samples),
-        *_rows(twin, "rectangle", measure_trace(trace, lines=COMPARED, rectangle=True, progress=False), samples),
+        *_rows(role, "recorded", measure_trace(trace, lines=RECORDED, progress=False), samples),
+        *_rows(role, "rectangle", measure_trace(trace, lines=COMPARED, rectangle=True, progress=False), samples),
     ]
+    if left_to_right is not None:
+        tables += _rows(role, "left to right", measure_trace(left_to_right, lines=LEFT_TO_RIGHT, progress=False), samples)
     return pl.concat(tables)
 
 
-def heads_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataFrame:
+def heads_of(role: str, trace: Trace, samples: Sequence[str], needle: str) -> pl.DataFrame:
     """The retrieval score of every head in every sample, and the null: what its top keys would score if they were shuffled."""
-    scores = retrieval_scores(trace.dataset, "gold").transpose("sample", "layer", "head", ...)
+    scores = retrieval_scores(trace.dataset, needle).transpose("sample", "layer", "head", ...)
     layers, heads = scores["layer"].values, scores.sizes["head"]
     thirds = depths(layers).isel(depth=slice(1, None))
     names = thirds["depth"].values[thirds.values.argmax(0)]
@@ -122,7 +123,7 @@ def heads_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataFrame:
     indices = np.indices(size).reshape(3, -1)
     return pl.DataFrame(
         {
-            "twin": [twin] * indices.shape[1],
+            "role": [role] * indices.shape[1],
             "sample": [samples[number] for number in indices[0]],
             "layer": layers[indices[1]].astype(int).tolist(),
             "head": indices[2].tolist(),
@@ -134,7 +135,7 @@ def heads_of(twin: str, trace: Trace, samples: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def _rows(twin: str, rows: str, summary: Summary, samples: Sequence[str]) -> list[pl.DataFrame]:
+def _rows(role: str, rows: str, summary: Summary, samples: Sequence[str]) -> list[pl.DataFrame]:
     """The numbers of a summary by thirds of the depth, one row each."""
     tables = []
     for measure, measured in summary.values.items():
@@ -149,7 +150,7 @@ def _rows(twin: str, rows: str, summary: Summary, samples: Sequence[str]) -> lis
         tables.append(
             pl.DataFrame(
                 {
-                    "twin": [twin] * indices.shape[1],
+                    "role": [role] * indices.shape[1],
                     "rows": [rows] * indices.shape[1],
                     "measure": [measure] * indices.shape[1],
                     "unit": [summary.units[measure]] * indices.shape[1],
@@ -173,185 +174,115 @@ def _reasons(measured: xr.Dataset, value: xr.DataArray) -> np.ndarray:
     return np.where(value.isnull(), spread.values.astype(str), "").astype(object)
 
 
-WORDING = replace(WORLD_WORDING, answer="{answer}")
-
-
-def asked_with_noise(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """Without passages, and with a growing share of distractors among five; with none, the gold passage is told five times."""
-    samples = open_book_samples(count, passages=6, restatements=4, seed=seed)
-    return _short_answers(lm, samples, (CLOSED_BOOK, *NOISE), seed, brackets=False).with_columns(experiment=pl.lit("noise"))
-
-
-def asked_by_position(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """With the gold passage alone, and with it as first, third and last of six."""
-    samples = open_book_samples(count, passages=6, seed=seed)
-    return _short_answers(lm, samples, (GOLD, *POSITIONS), seed, brackets=False).with_columns(experiment=pl.lit("position"))
-
-
-def asked_by_heart(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """About people known by heart, without passages."""
-    return _short_answers(lm, closed_book_samples(count, seed=seed), (), seed).with_columns(experiment=pl.lit("known people"))
-
-
-def asked_two_hops(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """Two-hop questions, with the evidence in one passage, in two adjacent ones and in two far apart."""
-    samples = two_hop_samples(count, passages=4, seed=seed)
-    answers = evaluate_model(lm, samples, LAYOUTS, brackets=False, gen_length=TWO_HOP_TOKENS, **_options(seed))
-    return answers.with_columns(experiment=pl.lit("layout"))
-
-
-def asked_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """How likely answers are with 1, 5 and 10 of the strongest keys masked, and under both controls."""
-    samples = open_book_samples(count, passages=DESCRIBED_FROM, seed=seed)
-    answers = _short_answers(
-        lm, samples, (MASKED_CONTEXT,), seed, brackets=False, interventions=[MaskAnchors(keys) for keys in ANSWERED_WITHOUT]
-    )
-    return answers.with_columns(experiment=pl.lit("masked answers"))
-
-
-def described_under_masking(lm: LanguageModel, count: int, seed: int) -> pl.DataFrame:
-    """What is written when the strongest key of each step is masked at the next, and under both controls."""
-    samples = description_samples(count, passages=DESCRIBED_FROM, seed=seed)
-    answers = evaluate_model(
-        lm,
-        samples,
-        (MASKED_CONTEXT,),
-        interventions=[MaskAnchors(keys) for keys in DESCRIBED_WITHOUT],
-        brackets=False,
-        scorer=score_description,
-        gen_length=DESCRIPTION_TOKENS,
-        steps=MASKED_STEPS,
-        **_options(seed),
-    )
-    return answers.with_columns(experiment=pl.lit("masked descriptions"))
-
-
-def asked_without_heads(lm: LanguageModel, count: int, seed: int, heads: Sequence[tuple[int, int]]) -> pl.DataFrame:
-    """How likely answers are with these heads silenced, and with as many random others of the same layers."""
-    samples = open_book_samples(count, passages=DESCRIBED_FROM, seed=seed)
-    answers = _short_answers(lm, samples, (MASKED_CONTEXT,), seed, brackets=False, interventions=(MaskHeads(tuple(heads)),))
-    # which heads were silenced differs between twins, and claims look rows up by the intervention
-    named = pl.when(pl.col("intervention") == "").then(pl.lit("")).otherwise(pl.lit("mask-heads")).alias("intervention")
-    return answers.with_columns(named, experiment=pl.lit("retrieval heads"))
-
-
-def top_heads(scores: pl.DataFrame) -> list[tuple[int, int]]:
-    """The heads with the largest mean retrieval score, at most two per layer; none where no sample counts.
+def top_heads(scores: pl.DataFrame, count: int, per_layer: int) -> list[tuple[int, int]]:
+    """The heads with the largest mean retrieval score, only so many of a layer; none where no sample counts.
 
     Examples
     --------
     >>> scores = pl.DataFrame({"layer": [0, 0, 0, 1], "head": [0, 1, 2, 0], "score": [0.5, 0.4, 0.3, 0.1], "counts": [True] * 4})
-    >>> top_heads(scores)
+    >>> top_heads(scores, count=3, per_layer=2)
     [(0, 0), (0, 1), (1, 0)]
     """
     means = scores.filter(pl.col("counts")).group_by("layer", "head").agg(pl.col("score").mean())
     chosen: list[tuple[int, int]] = []
     for layer, head, _ in means.sort(["score", "layer", "head"], descending=[True, False, False]).rows():
-        if len(chosen) < TOP_HEADS and sum(own == layer for own, _ in chosen) < MOST_OF_A_LAYER:
+        if len(chosen) < count and sum(own == layer for own, _ in chosen) < per_layer:
             chosen.append((layer, head))
     return chosen
 
 
-def score_description(text: str, sample: Sample) -> Score:
-    """The scores of a description; its accuracy is the share of the four values that it contains.
-
-    Examples
-    --------
-    >>> sample = description_samples(1)[0]
-    >>> score_description("Julia Olsen is a doctor, keeps a falcon", sample).accuracy
-    0.5
-    """
-    whole, wanted = score_text(text, sample), values_of(sample)
-    return replace(whole, accuracy=sum(contains(text, value) for value in wanted) / len(wanted))
-
-
-def _short_answers(
-    lm: LanguageModel,
-    samples: Sequence[Sample],
-    contexts: Sequence[str],
-    seed: int,
-    *,
-    brackets: bool = True,
-    interventions: Sequence[Intervention] = (),
-) -> pl.DataFrame:
-    return evaluate_model(
-        lm,
-        samples,
-        contexts,
-        interventions=interventions,
-        brackets=brackets,
-        gen_length=ANSWER_TOKENS,
-        steps=1,
-        likelihood=True,
-        **_options(seed),
-    )
-
-
-def _options(seed: int) -> dict[str, Any]:
-    return {"wording": WORDING, "shortcut": shortcut, "batch_size": 32, "seed": seed, "progress": False}
-
-
-Experiment = Callable[[Unit, LanguageModel], Tables]
-
-
-def run_experiment(unit: Unit) -> Tables:
-    """Run a unit of work."""
+def run_experiment(unit: Unit, report: Report = lambda _count, _what: None) -> Tables:
+    """Run a unit of work; `report` is called with the number of questions that are done, and what is being done."""
     torch.set_num_threads(1)
-    return RUN[unit.experiment](unit, _loaded(unit.model))
-
-
-def load_all(models: Iterable[str]) -> None:
-    """Load every model, so that one that cannot be loaded is refused before anything runs."""
-    for model in models:
-        _loaded(model)
-
-
-@cache
-def _loaded(model: str) -> LanguageModel:
-    return replace(load(model), name=short_name(model))
-
-
-def _trace(unit: Unit, lm: LanguageModel) -> Tables:
-    count, seed = unit.sizes.traced, unit.seed
-    trace = trace_descriptions(lm, count, seed, unit.folder / "traces" / f"{unit.twin}.zarr")
-    samples = [sample.id for sample, _ in described_people(count, seed)]
-    heads = heads_of(unit.twin, trace, samples)
-    tables = {"measurements": measurements_of(unit.twin, trace, samples), "heads": heads}
-    if silenced := top_heads(heads):
-        tables |= _answers(unit, asked_without_heads(lm, unit.sizes.masked, seed, silenced))
-    if unit.figures:
-        draw_trace(unit.twin, trace, unit.folder / "figures")
+    task, lm = asked_task(unit.choice), loaded(unit.model)
+    if unit.experiment == "trace":
+        return _trace(unit, task, lm, report)
+    tables = _ask(unit, task, task.asks[unit.experiment], lm, report)
+    for name in [name for name, masking in task.design.masking.items() if unit.figures and masking.experiment == unit.experiment]:
+        about = {"models": {unit.role: lm.name}, "design": task.design.stored()}
+        draw_masking(unit.role, name, Evidence(pl.DataFrame(), pl.DataFrame(), tables["answers"], about), unit.folder / "figures")
     return tables
 
 
-def _answers(unit: Unit, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    return {"answers": rows.with_columns(twin=pl.lit(unit.twin))}
+@lru_cache(maxsize=3)
+def loaded(model: str) -> LanguageModel:
+    """A model under its short name, loaded once in a process."""
+    return replace(load(model), name=short_name(model))
 
 
-def _asked(ask: Callable[[Unit, LanguageModel], pl.DataFrame]) -> Experiment:
-    return lambda unit, lm: _answers(unit, ask(unit, lm))
+def _ask(unit: Unit, task: AskedTask, asks: Asks, lm: LanguageModel, report: Report, heads: Sequence[tuple[int, int]] = ()) -> Tables:
+    """The answers of one experiment; with `heads`, those of the same questions with these heads silenced."""
+    edits: list[Intervention] = [MaskHeads(tuple(heads))] if heads else [MaskAnchors(keys) for keys in asks.masked]
+    answers = evaluate_model(
+        lm,
+        asks.samples(getattr(unit.sizes, asks.size), unit.seed),
+        asks.contexts,
+        interventions=edits,
+        brackets=False,
+        draws=unit.draws,
+        keep=unit.kept / "answers",
+        seed=unit.seed,
+        progress=lambda count, what: report(count, f"{unit.role}, {what}"),
+        **{**task.how, **task.writing(lm), **asks.how},
+    )
+    if not heads:
+        return {"answers": answers.with_columns(role=pl.lit(unit.role), experiment=pl.lit(unit.experiment))}
+    # which heads were silenced differs between models, and claims look rows up by the intervention
+    named = pl.when(pl.col("intervention") == "").then(pl.lit("")).otherwise(pl.lit("mask-heads")).alias("intervention")
+    return {"answers": answers.with_columns(named, role=pl.lit(unit.role), experiment=pl.lit("retrieval heads"))}
 
 
-def _masked(ask: Callable[[Unit, LanguageModel], pl.DataFrame]) -> Experiment:
-    """An experiment under masking, and its figure."""
+def _trace(unit: Unit, task: AskedTask, lm: LanguageModel, report: Report) -> Tables:
+    report(0, f"{unit.role}, tracing")
+    traced = task.traced(unit.sizes.traced, unit.seed)
+    folder = _kept_trace(unit, task, lm, traced)
+    report(len(traced), f"{unit.role}, traced")
+    tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in ("measurements", "heads")}
+    stored = unit.folder / "traces" / f"{unit.role}.zarr"
+    shutil.copytree(folder / "trace.zarr", stored)
+    scores = tables["heads"]
+    heads = scores.select("layer", "head").n_unique()
+    if silenced := top_heads(scores, *task.silenced(heads, heads // scores["layer"].n_unique())):
+        tables |= _ask(unit, task, task.without_heads, lm, report, silenced)
+    if unit.figures:
+        draw_trace(unit.role, open_trace(stored), task.design, unit.folder / "figures")
+    return tables
 
-    def run(unit: Unit, lm: LanguageModel) -> Tables:
-        tables, nothing = _answers(unit, ask(unit, lm)), pl.DataFrame()
-        if unit.figures:
-            evidence = Evidence(nothing, nothing, tables["answers"], {"models": {unit.twin: lm.name}})
-            draw_masking(unit.twin, unit.experiment, evidence, unit.folder / "figures")
-        return tables
 
-    return run
+def _kept_trace(unit: Unit, task: AskedTask, lm: LanguageModel, traced: Sequence[TracedPrompt]) -> Path:
+    """A folder with the trace of a unit and what was measured on it: made now, or by a run that was interrupted later."""
+
+    def fill(folder: Path) -> None:
+        samples = [prompt.sample for prompt in traced]
+        trace = record(lm, task, traced, unit.seed, folder / "trace.zarr")
+        heads_of(unit.role, trace, samples, task.design.needle).write_parquet(folder / "heads.parquet")
+        left_to_right = write_left_to_right(lm, task, traced, trace, unit.seed, folder / "left-to-right.zarr")
+        measurements_of(unit.role, trace, samples, left_to_right).write_parquet(folder / "measurements.parquet")
+
+    how = {
+        **task.tracing,
+        **task.writing(lm),
+        "role": unit.role,
+        "seed": unit.seed,
+        "detail": DETAIL,
+        "measures": [line.name for line in RECORDED],
+    }
+    name = name_of(fingerprint(lm), "trace", [(prompt.sample, prompt.prompt.text) for prompt in traced], how)
+    place = unit.kept / f"trace-{name}"
+    if place.is_dir() and (broken := damage(place)):
+        say(f"{place} is damaged ({broken[0]}): it is removed, and what it held is computed again.")
+        shutil.rmtree(place)
+    return folder_once(place, WRITTEN_BY, fill)
 
 
-RUN: dict[str, Experiment] = {
-    "trace": _trace,
-    "masked descriptions": _masked(lambda unit, lm: described_under_masking(lm, unit.sizes.described, unit.seed)),
-    "masked answers": _masked(lambda unit, lm: asked_under_masking(lm, unit.sizes.masked, unit.seed)),
-    "noise": _asked(lambda unit, lm: asked_with_noise(lm, unit.sizes.questions, unit.seed)),
-    "layout": _asked(lambda unit, lm: asked_two_hops(lm, unit.sizes.two_hop, unit.seed)),
-    "position": _asked(lambda unit, lm: asked_by_position(lm, unit.sizes.questions, unit.seed)),
-    "known people": _asked(lambda unit, lm: asked_by_heart(lm, unit.sizes.questions, unit.seed)),
-}
-"""What each of `floatlens.claims.evidence.EXPERIMENTS` does."""
+def write_left_to_right(
+    lm: LanguageModel, task: AskedTask, traced: Sequence[TracedPrompt], trace: Trace, seed: int, path: Path
+) -> Trace | None:
+    """A trace of texts written left to right, with what the path of the strongest key needs; None if the model cannot write so."""
+    if lm.sampler == "autoregressive":
+        return trace
+    if lm.sampler not in ("llada", "dream"):
+        return None
+    how: dict[str, Any] = {**task.tracing, "sampler": "llada", "block_length": 1, "groups": ["predicting", "prompt"], "seed": seed}
+    prompts = [prompt.prompt for prompt in traced]
+    return lm.trace(prompts, detail=ONLY_THE_PATH, path=None if task.in_memory else path, progress=False, **how)

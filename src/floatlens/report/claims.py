@@ -5,7 +5,7 @@ come a table of differences, split into objective and mask, and a table of accur
 condition by condition, and all rules. For programs there are one JSON with everything and one CSV with a line per number; what does
 not exist is null, or empty.
 
-The figures are those of each twin's trace, masking against its controls and, for all twins together, absorption and the context
+The figures are those of each model's trace, masking against its controls and, for all models together, absorption and the context
 curves. A figure that cannot be drawn is left out, and `left_out-....txt` in the same folder says why.
 """
 
@@ -25,7 +25,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
 
-from floatlens.claims.evidence import TWINS, Evidence
+from floatlens.claims.design import Design
+from floatlens.claims.evidence import Evidence
 from floatlens.claims.findings import Findings
 from floatlens.claims.masking import masking_table
 from floatlens.claims.verdicts import Estimate, Part, Verdict, outcome_of
@@ -33,22 +34,23 @@ from floatlens.errors import Refusal
 from floatlens.report import figures
 from floatlens.report.figures.contexts import context_curves
 from floatlens.report.tables import Column, note_mark, number, print_fitting, print_notes, with_interval
+from floatlens.terminal import counted
 from floatlens.trace.trace import Trace
 
 ONE_RUN = (
-    "Each twin was trained once: intervals are over prompts, not over trainings. Another training could differ by more than the "
+    "Each model was trained once: intervals are over prompts, not over trainings. Another training could differ by more than the "
     "intervals say."
 )
 STYLES = {"holds": "green", "fails": "red", "inconclusive": "yellow", "not asked": "yellow"}
 DAMAGE = (
-    "Damage is the outcome of the unedited twin minus that of the masked one; damage per removed attention divides it by the share "
+    "Damage is the outcome of the unedited model minus that of the masked one; damage per removed attention divides it by the share "
     "of attention that was removed."
 )
 SPLIT = "Mask or objective? ARM - MDM is the effect of the objective (ARM - causal MDM) plus that of the mask (causal MDM - MDM)."
-ACCURACY = "Accuracy by context, with 95 % intervals; shortcut: what ignoring the person scores."
+ACCURACY = "Accuracy by context, with 95 % intervals"
+SHORTCUT = "; shortcut: what ignoring the person scores"
 SPLIT_HEADINGS = ("quantity", "ARM - MDM", "objective", "mask", "follows")
-ACCURACY_HEADINGS = ("context", *TWINS, "shortcut", "n")
-MASKING_HEADINGS = ("experiment", "twin", "keys", "masked", "outcome", "removed", "damage", "damage per removed attention")
+MASKING_HEADINGS = ("experiment", "model", "keys", "masked", "outcome", "removed", "damage", "damage per removed attention")
 CLAIM_HEADINGS = ("claim", "paper", "verdict", "number", "value", "95 % interval", "null or control", "n")
 
 
@@ -105,16 +107,22 @@ def print_splits(console: Console, findings: Findings) -> None:
 
 
 def print_accuracies(console: Console, findings: Findings) -> None:
-    """Print how often each twin is right in every context, with the shortcut for comparison."""
-    rows = [[context.replace(",", ", ").replace(",  ", ", "), *numbers] for context, *numbers in _accuracy_rows(findings)]
-    print_fitting(console, [(ACCURACY, _columns(ACCURACY_HEADINGS, rows))])
+    """Print how often each model is right in every context, with the shortcut for comparison where the task has one."""
+    headings, rows = _accuracy_table(findings)
+    rows = [[context.replace(",", ", ").replace(",  ", ", "), *numbers] for context, *numbers in rows]
+    print_fitting(console, [(_about_accuracy(headings), _columns(headings, rows))])
 
 
 def claims_markdown(findings: Findings) -> str:
     """All claims, tables and rules as a page."""
     about = findings.about
-    models = ", ".join(f"{twin}: {model}" for twin, model in about["models"].items())
-    asked = f"{about['questions']} questions in each context, {about['traced']} traced texts, seed {about['seed']}"
+    models = ", ".join(f"{role}: {model}" for role, model in about["models"].items())
+    task = f"Task: {findings.design.task}. " if findings.design.task != "world" else ""
+    order = f", {about['order']}" if about.get("order") else ""
+    draws = about.get("draws", 1)
+    asked = f"{task}{about['questions']} questions in each context, {about['traced']} traced texts, seed {about['seed']}{order}"
+    asked += f", {counted(draws, 'draw')} of each random control"
+    headings, accuracies = _accuracy_table(findings)
     judged = [
         [*_head(verdict, place), f"{part.says}, {part.side} {number(part.line)}", *_numbers(part)]
         for verdict in findings.verdicts
@@ -125,20 +133,20 @@ def claims_markdown(findings: Findings) -> str:
         for split in findings.splits
     ]
     masked = [
-        [row.experiment, row.twin, str(row.keys), row.what]
+        [row.experiment, row.role, str(row.keys), row.what]
         + [_estimate(estimate) for estimate in (row.outcome, row.removed, row.damage, row.damage_per_removed)]
         for row in findings.masking
     ]
     return "\n".join(
         [
-            f"# Which claims hold for the twins\n\n{models}. {asked}. {ONE_RUN}\n",
+            f"# Which claims hold for these models\n\n{models}. {asked}. {ONE_RUN}\n",
             *_markdown(CLAIM_HEADINGS, judged),
             f"\n## Mask or objective?\n\n{SPLIT.partition('? ')[2]}\n",
             *_markdown(SPLIT_HEADINGS, splits),
             f"\n## Masking\n\n{DAMAGE}\n",
             *_markdown(MASKING_HEADINGS, masked),
-            f"\n## Accuracy\n\n{ACCURACY}\n",
-            *_markdown(ACCURACY_HEADINGS, _accuracy_rows(findings)),
+            f"\n## Accuracy\n\n{_about_accuracy(headings)}\n",
+            *_markdown(headings, accuracies),
             "\n## The rules\n",
             *(f"- *{verdict.claim.statement}* holds if {verdict.claim.rule}." for verdict in findings.verdicts),
             "",
@@ -146,11 +154,19 @@ def claims_markdown(findings: Findings) -> str:
     )
 
 
-def _accuracy_rows(findings: Findings) -> list[list[str]]:
-    return [
-        [row.context, *(_estimate(row.by_twin[twin]) for twin in TWINS), number(row.shortcut), str(row.questions)]
+def _accuracy_table(findings: Findings) -> tuple[tuple[str, ...], list[list[str]]]:
+    """The headings, and a row per context; the shortcut only where the task has one."""
+    roles = list(findings.about["models"])
+    shortcut = ["shortcut"] if any(not math.isnan(row.shortcut) for row in findings.accuracies) else []
+    rows = [
+        [row.context, *(_estimate(row.by_role[role]) for role in roles), *[number(row.shortcut)] * len(shortcut), str(row.questions)]
         for row in findings.accuracies
     ]
+    return ("context", *roles, *shortcut, "n"), rows
+
+
+def _about_accuracy(headings: Sequence[str]) -> str:
+    return f"{ACCURACY}{SHORTCUT * ('shortcut' in headings)}."
 
 
 def _estimate(estimate: Estimate) -> str:
@@ -267,36 +283,36 @@ def _is_nan(value: Any) -> bool:
 
 
 FORMATS = ("svg",)
-OF_EVERY_TWIN: dict[str, Callable[[Trace], Figure]] = {
+OF_EVERY_MODEL: dict[str, Callable[[Trace], Figure]] = {
     "temporal_drift": figures.temporal_drift,
     "float_index_by_layer": figures.float_index_by_layer,
-    "retrieval_heads": figures.retrieval_heads,
 }
 OF_THE_MDM: dict[str, Callable[[Trace], Figure]] = {"qk_geometry": figures.qk_geometry, "roles_by_depth": figures.roles_by_depth}
 """For claims that are about the MDM alone; `floatlens figures` draws every figure from the stored traces."""
 
 
-def draw_trace(twin: str, trace: Trace, folder: Path) -> None:
-    """Draw the figures of one twin's trace."""
-    wanted = OF_EVERY_TWIN | (OF_THE_MDM if twin == "mdm" else {})
-    save_drawn({f"{name}-{twin}": partial(draw, trace) for name, draw in wanted.items()}, folder, f"traces-{twin}")
+def draw_trace(role: str, trace: Trace, design: Design, folder: Path) -> None:
+    """Draw the figures of one model's trace."""
+    retrieval = {"retrieval_heads": partial(figures.retrieval_heads, gold=design.needle)}
+    wanted = OF_EVERY_MODEL | retrieval | (OF_THE_MDM if role == "mdm" else {})
+    save_drawn({f"{name}-{role}": partial(draw, trace) for name, draw in wanted.items()}, folder, f"traces-{role}")
 
 
-def draw_masking(twin: str, experiment: str, evidence: Evidence, folder: Path) -> None:
-    """Draw one twin under masking and under both controls."""
-    name = f"{experiment.replace(' ', '_')}-{twin}"
-    save_drawn({name: lambda: figures.masking_against_controls(masking_table(evidence, experiment, twin))}, folder, name)
+def draw_masking(role: str, looked_at: str, evidence: Evidence, folder: Path) -> None:
+    """Draw one model under masking and under both controls; `looked_at` is a name of the design's masking."""
+    name = f"{looked_at.replace(' ', '_')}-{role}"
+    save_drawn({name: lambda: figures.masking_against_controls(masking_table(evidence, looked_at, role))}, folder, name)
 
 
 def draw_absorption(traces: Mapping[str, Trace], folder: Path) -> None:
-    """Draw absorption of all twins on the shared rectangle."""
+    """Draw absorption of all models on the shared rectangle."""
     draw = partial(figures.absorption_by_layer, dict(traces), rectangle=True)
     save_drawn({"absorption_on_shared_rectangle": draw}, folder, "absorption")
 
 
 def draw_contexts(evidence: Evidence, folder: Path) -> None:
-    """Draw the context curves of all twins."""
-    asked = evidence.answers.filter(pl.col("experiment").is_in(["noise", "position", "layout"])).with_columns(model=pl.col("twin"))
+    """Draw the context curves of all models."""
+    asked = evidence.answers.filter(pl.col("experiment").is_in(["noise", "position", "layout"])).with_columns(model=pl.col("role"))
     save_drawn({"contexts": partial(context_curves, asked)}, folder, "contexts")
 
 

@@ -76,9 +76,18 @@ def _print_head(console: Console, table: pl.DataFrame, measured: set[str]) -> No
     sentences = [
         f"{counted(questions, 'question')}. Means with 95 % intervals over questions; {units}.",
         "Closed-book and gold (*) always run, without interventions.",
-        *["Below each intervention stand its controls, which hit random others."] * (table["control"] != "").any(),
+        *_about_controls(table),
     ]
     console.print("\n".join(sentences), end="\n\n", highlight=False)
+
+
+def _about_controls(table: pl.DataFrame) -> list[str]:
+    controls = table.filter(pl.col("control") != "")
+    if not len(controls):
+        return []
+    draws = 1 if "draw" not in table.columns else 1 + (controls["draw"].cast(pl.Int64).max() or 0)  # type: ignore[operator]  # polars does not say
+    how_often = f", drawn {draws} times and averaged per question" if draws > 1 else ""
+    return [f"Below each intervention stand its controls, which hit random others{how_often}."]
 
 
 def _scores(model: str, rows: pl.DataFrame, outcomes: Sequence[Outcome], notes: list[str]) -> list[Column]:

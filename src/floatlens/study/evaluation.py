@@ -30,12 +30,14 @@ from floatlens.models.doctor import Examination, examine
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.seeds import refuse_seed
-from floatlens.study.one_model import Settings, ask_model, refuse_samples
+from floatlens.study.one_model import ask_model, refuse_samples
 from floatlens.study.outcomes import Outcome, as_table, summarise
+from floatlens.study.settings import Settings
 from floatlens.study.traces import TRACE_COLUMNS, record_traces
-from floatlens.tasks.conditions import Condition, complete, condition_of, plan, with_one_gold
+from floatlens.tasks.conditions import DRAWS, Condition, complete, condition_of, plan, with_one_gold
 from floatlens.tasks.contexts import Context, arrange
-from floatlens.tasks.likelihood import DRAWS, refuse_without_likelihood
+from floatlens.tasks.likelihood import DRAWS as MASK_SETS
+from floatlens.tasks.likelihood import refuse_without_likelihood
 from floatlens.tasks.registry import Task, index_of_file, load_task
 from floatlens.tasks.wording import Wording, format_prompt, refuse_unknown_tokens
 from floatlens.terminal import counted
@@ -56,8 +58,8 @@ SAMPLES = 100
 class Evaluation:
     """What an evaluation gave.
 
-    `rows` has one row per model, condition and sample (columns: `floatlens.study.one_model`); `outcomes` are the numbers they come to, and
-    `summary` the same as a table. `traces` says which trace below `folder` holds which question, and which of its regions are gold.
+    `rows` has one row per model, condition, sample and draw (columns: `floatlens.study.one_model`); `outcomes` are the numbers they come
+    to, and `summary` the same as a table. `traces` says which trace below `folder` holds which question, and which of its regions are gold.
     `passages_from` says where passages come from that the task's file does not give; `left_out` holds, by the id of the sample, why a
     question was left out.
     """
@@ -124,6 +126,7 @@ def evaluate(
     *,
     interventions: str | Intervention | Sequence[str | Intervention] = (),
     controls: bool = True,
+    draws: int = DRAWS,
     brackets: bool = True,
     samples: int | None = None,
     data: str | os.PathLike[str] | None = None,
@@ -138,7 +141,7 @@ def evaluate(
     batch_size: int = 8,
     seed: int = 0,
     likelihood: bool = True,
-    draws: int = DRAWS,
+    mask_sets: int = MASK_SETS,
     chat: bool | None = None,
     allow_unknown: bool = False,
     dtype: str | None = None,
@@ -166,8 +169,9 @@ def evaluate(
     contexts
         What stands before the questions: "closed-book", "gold", "retrieved:5", "noise:.4", "position:3/10", "layout:far", "conflict",
         "masks:64", or `Context`s.
-    interventions, controls
-        What the models may not look at, such as "mask-anchors:1", in every context given; each with its random controls.
+    interventions, controls, draws
+        What the models may not look at, such as "mask-anchors:1", in every context given; each with its random controls, each of which
+        is drawn `draws` times and averaged per question.
     brackets
         Whether closed-book and gold-only run as well.
     samples
@@ -182,8 +186,8 @@ def evaluate(
     steps, sampler, options
         The largest number of denoising steps (by default one per token), another decoding loop for the diffusion models, and options of
         the sampler for the models that have them, such as temperature=0.7.
-    batch_size, seed, likelihood, draws, chat, allow_unknown
-        As in `floatlens.study.one_model.Settings`.
+    batch_size, seed, likelihood, mask_sets, chat, allow_unknown
+        As in `floatlens.study.settings.Settings`.
     dtype, device, trust_remote_code, block_lengths
         For models given by name, as for `floatlens.load`; `block_lengths` by the name of the model.
     trace
@@ -239,7 +243,7 @@ def evaluate(
             leave_out=leave_out,
         )
     task, asked = _adapted(replace(task, wording=wording or task.wording), asked, leave_out, tell)
-    conditions = plan(task.samples, asked, interventions, controls=controls, brackets=brackets)
+    conditions = plan(task.samples, asked, interventions, controls=controls, brackets=brackets, draws=draws)
     loading = _Loading(dtype, device, trust_remote_code, block_lengths or {})
     planned = _Plan(task, asked, conditions, loading, trace, progress)
     settings = Settings(
@@ -251,7 +255,7 @@ def evaluate(
         batch_size=batch_size,
         seed=seed,
         likelihood=likelihood,
-        draws=draws,
+        mask_sets=mask_sets,
         chat=chat,
         allow_unknown=allow_unknown,
         options=options,

@@ -17,6 +17,7 @@ too long for the model. Refused unless `allow_unknown` is set: questions and ans
 | `model`, `sample` | their names |
 | `context`, `kind`, `level` | the context as text, what is varied, and its number where it has one |
 | `intervention`, `control` | as text; "" without |
+| `draw` | which draw of a random control this is, from 0; null where nothing is drawn |
 | `prompt` | the exact text, chat template included |
 | `prediction`, `answer` | what was extracted; the first right answer, whose likelihood is taken |
 | `accuracy`, `exact_match`, `f1` | scores from 0 to 1; `f1` is null for numbers |
@@ -28,26 +29,25 @@ too long for the model. Refused unless `allow_unknown` is set: questions and ans
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from floatlens.decoding.options import refuse_batch_size
 from floatlens.errors import Caution, Refusal
 from floatlens.interventions.run import NOTHING_REMOVED
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import to_text
 from floatlens.models.language_model import Generation, LanguageModel
-from floatlens.seeds import refuse_seed
-from floatlens.study.kept import fingerprint, function_name, name_of, restore, store
-from floatlens.tasks.conditions import Condition, plan
+from floatlens.study.kept import fingerprint, name_of, restore, store
+from floatlens.study.settings import Settings
+from floatlens.tasks.conditions import DRAWS, Condition, plan
 from floatlens.tasks.contexts import Context, arrange
 from floatlens.tasks.likelihood import (
-    DRAWS,
     Continuation,
     Likelihood,
     continuation,
@@ -56,8 +56,7 @@ from floatlens.tasks.likelihood import (
     refuse_without_room,
 )
 from floatlens.tasks.samples import Passage, Sample
-from floatlens.tasks.scoring import Scorer, Shortcut, score_text
-from floatlens.tasks.wording import QA_WORDING, Fitted, Wording, fit, format_prompt, refuse_unknown_tokens
+from floatlens.tasks.wording import Fitted, Wording, fit, format_prompt, refuse_unknown_tokens
 from floatlens.terminal import progress_bar
 
 SCHEMA: dict[str, Any] = {
@@ -68,6 +67,7 @@ SCHEMA: dict[str, Any] = {
     "level": pl.Float64,
     "intervention": pl.String,
     "control": pl.String,
+    "draw": pl.Int64,
     "prompt": pl.String,
     "prediction": pl.String,
     "answer": pl.String,
@@ -86,72 +86,8 @@ SCHEMA: dict[str, Any] = {
 }
 """The columns of an evaluation and their types."""
 
-
-@dataclass(frozen=True)
-class Settings:
-    """How questions are asked, the same for all conditions of a run: checked when it is made, passed whole.
-
-    Parameters
-    ----------
-    wording, scorer, shortcut
-        How a prompt reads, how what a model writes is scored, and what to report beside the scores (the world has a `shortcut`).
-    gen_length, steps
-        How many tokens to write, and the largest number of denoising steps; by default one per token. Autoregressive models ignore `steps`.
-    batch_size
-        How many prompts run together. It changes the speed and, in float32, never the tokens; in bfloat16 and float16 a near tie may
-        be decided differently (docs/reference/decoding.md).
-    seed
-        What random controls and mask sets are drawn from.
-    likelihood, draws
-        Whether the log-likelihood of the first answer is taken as well, and from how many mask sets at most.
-    chat
-        Whether prompts go through the chat template; by default where there is one.
-    allow_unknown
-        Warn instead of refusing where the tokenizer does not know parts of the prompts or answers.
-    options
-        Options of the sampler, as for `lm.generate`.
-
-    Examples
-    --------
-    >>> Settings(gen_length=3, batch_size=0)
-    Traceback (most recent call last):
-    floatlens.errors.Refusal: batch_size=0: at least one prompt must run at a time.
-    """
-
-    wording: Wording = QA_WORDING
-    scorer: Scorer = score_text
-    shortcut: Shortcut | None = None
-    gen_length: int = 32
-    steps: int | None = None
-    batch_size: int = 8
-    seed: int = 0
-    likelihood: bool = False
-    draws: int = DRAWS
-    chat: bool | None = None
-    allow_unknown: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        refuse_batch_size(self.batch_size)
-        object.__setattr__(self, "seed", refuse_seed(self.seed))
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """What rows depend on besides model, condition and prompts; the batch size is not part of it."""
-        functions = {"scorer": function_name(self.scorer), "shortcut": function_name(self.shortcut)}
-        ignored = ("scorer", "shortcut", "batch_size", "likelihood", "allow_unknown")
-        values = {name: value for name, value in vars(self).items() if name not in ignored}
-        return values | {"draws": self.draws if self.likelihood else None} | functions
-
-    def length_for(self, condition: Condition) -> int:
-        """How many tokens are to be written under a condition."""
-        return condition.masks or self.gen_length
-
-    def steps_for(self, lm: LanguageModel, condition: Condition) -> int | None:
-        """How many denoising steps a model gets under a condition; None leaves it to the sampler."""
-        if self.steps is None or lm.sampler == "autoregressive":
-            return None
-        return min(self.steps, self.length_for(condition))
+Report = Callable[[int, str], object]
+"""Called with the number of questions that were answered, and under which condition."""
 
 
 def evaluate_model(
@@ -162,8 +98,9 @@ def evaluate_model(
     interventions: Sequence[str | Intervention] = (),
     controls: bool = True,
     brackets: bool = True,
+    draws: int = DRAWS,
     keep: Path | None = None,
-    progress: bool = True,
+    progress: bool | Report = True,
     **settings: Any,
 ) -> pl.DataFrame:
     """Ask one model samples that are at hand. (`floatlens.evaluate` loads models and tasks by name and asks several models.)
@@ -178,17 +115,19 @@ def evaluate_model(
         What the model may not look at, in every context given; each with its random controls.
     brackets
         Whether closed-book and gold-only run as well.
+    draws
+        How often each random control is drawn. All draws are in the table; `floatlens.study.outcomes` averages them per sample.
     keep
         A folder for conditions that are done: the same call after an interruption resumes from them. By default nothing is kept.
     progress
-        Show a progress bar.
+        Show a progress bar, or a function to call instead with the number of questions answered and the condition.
     settings
         Fields of `Settings` (wording, gen_length, likelihood, ...); any other name is an option of the sampler, as for `lm.generate`.
 
     Returns
     -------
     polars.DataFrame
-        One row per condition and sample; the columns are listed in the module's docstring.
+        One row per sample, condition and draw; the columns are listed in the module's docstring.
 
     Examples
     --------
@@ -205,7 +144,7 @@ def evaluate_model(
     known = {field.name: settings.pop(field.name) for field in fields(Settings) if field.name in settings}
     how = Settings(**known, options=settings)
     refuse_samples(samples)
-    conditions = plan(samples, contexts, interventions, controls=controls, brackets=brackets)
+    conditions = plan(samples, contexts, interventions, controls=controls, brackets=brackets, draws=draws)
     return ask_model(lm, samples, conditions, how, keep=keep, progress=progress)
 
 
@@ -216,7 +155,7 @@ def ask_model(
     settings: Settings,
     *,
     keep: Path | None = None,
-    progress: bool = True,
+    progress: bool | Report = True,
 ) -> pl.DataFrame:
     """The rows of one model: every sample under every condition of a plan."""
     refuse_samples(samples)
@@ -239,8 +178,9 @@ def ask_model(
     )
     tables: list[pl.DataFrame] = []
     model = "" if keep is None else fingerprint(lm)
-    with _cautions_kept_back(), progress_bar(len(conditions) * len(samples), f"Asking {lm.name}", show=progress) as advance:
+    with _cautions_kept_back(), _reporting(len(conditions) * len(samples), lm.name, progress) as report:
         for condition in conditions:
+            advance = partial(report, what=condition.name)
             prompts = fitted[condition.context, settings.length_for(condition)]
             questions = [(sample.id, prompt.encoded.text, *sample.answers) for sample, prompt in zip(samples, prompts, strict=True)]
             name = name_of(model, condition.name, questions, {**settings.decisive, "columns": [*SCHEMA]})
@@ -254,6 +194,16 @@ def ask_model(
         if condition.acting is not None and _nothing_removed(rows):
             warnings.warn(f"{lm.name}, {condition.name}: {NOTHING_REMOVED}", Caution, stacklevel=3)
     return pl.concat(tables)
+
+
+@contextmanager
+def _reporting(total: int, model: str, progress: bool | Report) -> Iterator[Callable[..., object]]:
+    """How progress is reported: to a bar, or to the function that is given instead."""
+    if not isinstance(progress, bool):
+        yield lambda count, what: progress(count, what)
+        return
+    with progress_bar(total, f"Asking {model}", show=progress) as advance:
+        yield lambda count, what: advance(count)
 
 
 @contextmanager
@@ -287,7 +237,7 @@ def _ask(
     fitted: Sequence[Fitted],
     order: Sequence[int],
     settings: Settings,
-    advance: Callable[[int], None],
+    advance: Callable[[int], object],
 ) -> pl.DataFrame:
     """All samples under one condition, batch by batch; rows in the order of the samples."""
     rows: dict[int, dict[str, Any]] = {}
@@ -327,7 +277,7 @@ def _run(
     if not settings.likelihood:
         return written, [None] * len(batch)
     answers = [_continuation(lm, sample, fitted, settings, seed) for (sample, fitted), seed in zip(batch, seeds, strict=True)]
-    how = {"draws": settings.draws, "seed": settings.seed, "batch_size": settings.batch_size}
+    how = {"draws": settings.mask_sets, "seed": settings.seed, "batch_size": settings.batch_size}
     return written, [*log_likelihoods(lm, answers, intervention=condition.acting, **how)]
 
 
@@ -349,6 +299,7 @@ def _row(
         "level": condition.level,
         "intervention": "" if condition.intervention is None else to_text(condition.intervention),
         "control": condition.control,
+        "draw": condition.draw if condition.control else None,
         "prompt": written.prompt,
         "prediction": score.prediction,
         "answer": sample.answers[0],

@@ -14,14 +14,16 @@ with what it is of. All are paired by sample, and intervals are over samples, ne
 | slope | the change of the outcome when the level goes from 0 to 1 (noise) or by 1 (position, masks): the mean of one slope per sample |
 | slope difference | of the first model minus the second |
 
-Decided here: scores from 0 to 1, and all differences of them, have the intervals of `floatlens.statistics.proportions`, which stay inside
-the possible range and have width where all samples agree; log-likelihoods have a bootstrap (`floatlens.statistics.resampling`), and
-their means end at 0. A p-value belongs to the interval beside it: it is below .05 exactly where a 95 % interval excludes 0. The damage to
-a log-likelihood is divided by what was removed while it was taken, all other damage by what was removed while the model wrote. What
-cannot be computed is NaN, and `reason` says why.
+Decided here: the draws of a random control are averaged per sample (`average_draws`) before anything else, so that intervals are over
+samples and never over draws; a table without the column `draw`, as earlier versions wrote it, has one draw. Scores from 0 to 1, and all
+differences of them, have the intervals of `floatlens.statistics.proportions`, which stay inside the possible range and have width where
+all samples agree; log-likelihoods have a bootstrap (`floatlens.statistics.resampling`), and their means end at 0. A p-value belongs to
+the interval beside it: it is below .05 exactly where a 95 % interval excludes 0. The damage to a log-likelihood is divided by what was
+removed while it was taken, all other damage by what was removed while the model wrote. What cannot be computed is NaN, and `reason` says
+why.
 
-Refused: a table without an outcome, the same sample twice in a condition, conditions of one model that were asked of different samples,
-models that share no samples.
+Refused: a table without an outcome, the same sample twice in a condition (or in a draw of it), conditions of one model that were asked of
+different samples, models that share no samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,6 +46,10 @@ BRACKETS = (ClosedBook.kind, GoldOnly.kind)
 _SCORES = (0.0, 1.0)
 """Between these lies every outcome but log-likelihoods."""
 _CONDITION = ("context", "kind", "level", "intervention", "control")
+_LABELS = ("role", "experiment", "model", "sample", *_CONDITION)
+"""What tells the rows of a table apart, but for the draw."""
+_AVERAGED = (*OUTCOMES, "log_likelihood_error", "removed", "likelihood_removed", "shortcut")
+"""What is averaged over draws."""
 
 
 @dataclass(frozen=True)
@@ -154,16 +160,40 @@ def as_table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
 
 
 def _joined(tables: pl.DataFrame | Sequence[pl.DataFrame]) -> pl.DataFrame:
-    table = tables if isinstance(tables, pl.DataFrame) else pl.concat(tables, how="vertical") if tables else pl.DataFrame()
+    several = [tables] if isinstance(tables, pl.DataFrame) else list(tables)
+    if any("draw" in each.columns for each in several):  # tables of earlier versions have no such column
+        none = pl.lit(None, dtype=pl.Int64).alias("draw")
+        several = [each if "draw" in each.columns else each.with_columns(none) for each in several]
+    table = pl.concat(several, how="diagonal") if several else pl.DataFrame()
     if not len(table):
         raise Refusal("There is nothing to summarise: the table has no rows.")
-    twice = table.group_by("model", "sample", *_CONDITION).len().filter(pl.col("len") > 1)
+    twice = table.group_by("model", "sample", *_CONDITION, *(["draw"] if "draw" in table.columns else [])).len().filter(pl.col("len") > 1)
     if len(twice):
         row = twice.sort("model", "sample", "context").row(0, named=True)
         raise Refusal(
             f"Sample {row['sample']} stands {row['len']} times under {row['context']} for {row['model']}; it can be paired only once."
         )
-    return table
+    return average_draws(table)
+
+
+def average_draws(table: pl.DataFrame) -> pl.DataFrame:
+    """One row per sample and condition: what a random control did to a sample is the mean over its draws, and `draw` is gone.
+
+    What cannot be averaged, such as the text that was written, is that of the first draw.
+
+    Examples
+    --------
+    >>> draws = pl.DataFrame({"sample": ["a", "a", "b"], "control": ["mass"] * 3, "draw": [0, 1, 0], "accuracy": [1.0, 0.0, 1.0]})
+    >>> average_draws(draws).rows()
+    [('a', 'mass', 0.5), ('b', 'mass', 1.0)]
+    """
+    if "draw" not in table.columns:
+        return table
+    labels = [name for name in table.columns if name in _LABELS]
+    others = [name for name in table.columns if name not in (*labels, "draw")]
+    averaged = [pl.col(name).mean() if name in _AVERAGED else pl.col(name).first() for name in others]
+    kept = [name for name in table.columns if name != "draw"]
+    return table.group_by(labels, maintain_order=True).agg(averaged).select(kept)
 
 
 def _cells(table: pl.DataFrame, outcome: str) -> list[_Cell]:

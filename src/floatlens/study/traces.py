@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from floatlens.models.language_model import LanguageModel
-from floatlens.study.one_model import Settings
+from floatlens.study.settings import Settings
 from floatlens.tasks.conditions import Condition, as_file_name
 from floatlens.tasks.contexts import arrange, holds_evidence
 from floatlens.tasks.samples import Sample

@@ -6,10 +6,12 @@ far it may write.)
 
 Decided here: closed-book and gold-only always run beside what is asked for, unedited, as the brackets of everything else; gold-only is
 left out only where no sample names a gold passage. An intervention acts in every context that was asked for, and comes with its controls:
-random other keys, as many and as much, or random other heads. Each unedited context runs as well, since damage is what it loses.
+random other keys, as many and as much, or random other heads. What a control hits is drawn several times, each draw from a seed of its
+own: draw 0 is the control as it is written, `random-keys:mass of mask-anchors:5`, draw 1 the same with `seed=1`. Each unedited context
+runs as well, since damage is what it loses.
 
 Refused: contexts and numbers that do not exist, with the list of what does; gold for some samples and not for others; interventions
-without a context; plain functions and controls by themselves.
+without a context; plain functions and controls by themselves; fewer draws than one.
 """
 
 from collections.abc import Sequence
@@ -40,11 +42,14 @@ _VALUE = {"retrieved": "count", "noise": "share", "position": "slot", "layout": 
 _OPTIONS = {"noise": ("passages", "gold"), "layout": ("passages",), "conflict": ("passages",)}
 """What contexts take besides, apart from masks=, which all take."""
 
+DRAWS = 5
+"""How often a random control is drawn where nothing else is said: a single draw hits the answer by luck or misses it."""
+
 
 @dataclass(frozen=True)
 class Condition:
     """A context, with what else is varied. `masks` is how many tokens are to be written, where that is not the run's `gen_length`;
-    `control` names the control of an intervention.
+    `control` names the control of an intervention, and `draw` counts how often it was drawn before.
 
     Examples
     --------
@@ -56,6 +61,7 @@ class Condition:
     masks: int | None = None
     intervention: Intervention | None = None
     control: str = ""
+    draw: int = 0
 
     def __post_init__(self) -> None:
         if self.masks is not None and self.masks < 1:
@@ -81,7 +87,7 @@ class Condition:
         """What acts on the model: the intervention, or its control."""
         if self.intervention is None or not self.control:
             return self.intervention
-        return dict(controls_of(self.intervention))[self.control]
+        return dict(controls_of(self.intervention, self.draw))[self.control]
 
     @property
     def name(self) -> str:
@@ -108,7 +114,7 @@ def condition_of(given: "str | Context | Condition") -> Condition:
     >>> condition_of("position:3/10").context
     Position(slot=3, passages=10)
     >>> condition_of("noise:.4,passages=10,masks=8")
-    Condition(context=Noise(share=0.4, passages=10, gold=None), masks=8, intervention=None, control='')
+    Condition(context=Noise(share=0.4, passages=10, gold=None), masks=8, intervention=None, control='', draw=0)
     >>> condition_of("noise:lots")
     Traceback (most recent call last):
     floatlens.errors.Refusal: 'noise:lots': 'lots' is no number.
@@ -136,8 +142,8 @@ def condition_of(given: "str | Context | Condition") -> Condition:
     return Condition(_context(phrase, values), masks)
 
 
-def controls_of(intervention: Intervention) -> list[tuple[str, Intervention]]:
-    """The controls of an intervention, by name. One that picks nothing has none.
+def controls_of(intervention: Intervention, draw: int = 0) -> list[tuple[str, Intervention]]:
+    """The controls of an intervention, by name, drawn for the first time or once more. One that picks nothing has none.
 
     Examples
     --------
@@ -146,9 +152,9 @@ def controls_of(intervention: Intervention) -> list[tuple[str, Intervention]]:
     ['count', 'mass']
     """
     if isinstance(intervention, KeyPicker):
-        return [(equal, RandomKeys(intervention, equal=equal)) for equal in ("count", "mass")]
+        return [(equal, RandomKeys(intervention, equal=equal, seed=draw)) for equal in ("count", "mass")]
     if isinstance(intervention, MaskHeads):
-        return [("heads", RandomHeads(intervention))]
+        return [("heads", RandomHeads(intervention, seed=draw))]
     return []
 
 
@@ -159,15 +165,20 @@ def plan(
     *,
     controls: bool = True,
     brackets: bool = True,
+    draws: int = 1,
 ) -> list[Condition]:
-    """Every condition to run, the brackets first, none twice.
+    """Every condition to run, the brackets first, none twice; the controls as often as they are drawn.
 
     Examples
     --------
     >>> sample = Sample("a", "Where?", ("Oslo",))
     >>> [condition.name for condition in plan([sample], ["closed-book"], ["mask-anchors:1"], controls=False)]
     ['closed-book', 'closed-book under mask-anchors:1']
+    >>> [condition.name for condition in plan([sample], ["closed-book"], ["mask-heads:0:1"], draws=2)][2:]
+    ['closed-book under random-heads of mask-heads:0:1', 'closed-book under random-heads:seed=1 of mask-heads:0:1']
     """
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+        raise Refusal(f"draws={draws!r}: a random control is drawn at least once.")
     asked = [condition_of(context) for context in contexts]
     edits = [_intervention(given) for given in interventions]
     if edits and not asked:
@@ -180,8 +191,9 @@ def plan(
     for condition in asked:
         planned.append(condition)
         for edit in edits:
-            names = ["", *(name for name, _ in controls_of(edit))] if controls else [""]
-            planned += [replace(condition, intervention=edit, control=name) for name in names]
+            planned.append(replace(condition, intervention=edit))
+            names = [name for name, _ in controls_of(edit)] if controls else []
+            planned += [replace(condition, intervention=edit, control=name, draw=draw) for name in names for draw in range(draws)]
     if not planned:
         raise Refusal("There is no condition to run. Give a context, such as gold.")
     return list(dict.fromkeys(planned))

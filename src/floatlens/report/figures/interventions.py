@@ -37,7 +37,7 @@ from floatlens.report.figures.style import (
 )
 from floatlens.report.tables import short_names
 from floatlens.statistics.resampling import bootstrap
-from floatlens.study.outcomes import Outcome
+from floatlens.study.outcomes import Outcome, average_draws
 
 CONTROLS = {
     "": KINDS["anchors"],
@@ -91,7 +91,7 @@ def intervention_damage(table: pl.DataFrame, outcomes: Sequence[Outcome]) -> Fig
     >>> figure.axes[0].lines[0].get_ydata().tolist()
     [0.5]
     """
-    edited = table.filter(pl.col("intervention") != "")
+    edited = average_draws(table.filter(pl.col("intervention") != ""))
     line = _line(edited)
     models = edited["model"].unique(maintain_order=True).to_list()
     if len(models) > MODELS:

@@ -1,0 +1,129 @@
+"""What a study will take, before it starts: its task, its models, and a few questions of each, timed.
+
+Decided here: every model is loaded and every file read before anything runs, so that a mistake is reported at once. A study of real models
+takes hours, so that a few of its questions are timed first: without and with an intervention, with few passages and with the most, and one
+traced text. Questions between few passages and the most are taken to cost what lies between. The world is not timed: it takes a minute.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from floatlens.claims.design import CLOSED_BOOK, Design
+from floatlens.interventions.specification import MaskAnchors
+from floatlens.lab.asked_task import AskedTask, asked_task
+from floatlens.lab.experiments import heads_of, loaded, measurements_of, record, write_left_to_right
+from floatlens.lab.units import Preparation, Prices, Study, Unit, questions_of
+from floatlens.models.language_model import LanguageModel
+from floatlens.study.one_model import evaluate_model
+from floatlens.tasks.conditions import condition_of
+from floatlens.tasks.contexts import arrange
+from floatlens.tasks.likelihood import refuse_without_likelihood
+from floatlens.tasks.samples import Sample
+
+TIMED = 2
+"""How many questions are timed in each way."""
+
+
+def prepare(study: Study, *, timed: bool, report: Callable[[int, str], object]) -> Preparation:
+    """Read the task and load every model; time a few questions of each if asked to."""
+    task = asked_task(study.choice)
+    for model in study.models.values():
+        lm = loaded(model)
+        task.writing(lm)
+        refuse_without_likelihood(lm)
+    prices = {}
+    for role, model in study.models.items() if timed else ():
+        report(0, f"Timing a few questions, {role}")
+        prices[role] = _timed(task, loaded(model), study.seed)
+        report(1, f"Timing a few questions, {role}")
+    available = min(len(asks.samples(study.sizes.questions, study.seed)) for asks in task.asks.values() if asks.size == "questions")
+    return Preparation(task.design, available, task.said, prices)
+
+
+def slots_of(study: Study) -> dict[str, int]:
+    """At which slot the gold passage of each traced text stands."""
+    return {prompt.sample: prompt.slot for prompt in asked_task(study.choice).traced(study.sizes.traced, study.seed)}
+
+
+def _timed(task: AskedTask, lm: LanguageModel, seed: int) -> Prices:
+    asks, design = task.asks["noise"], task.design
+    samples = asks.samples(TIMED, seed)
+    how = {**task.how, **task.writing(lm), **asks.how, "brackets": False, "progress": False, "seed": seed}
+    evaluate_model(lm, samples[:1], [CLOSED_BOOK], **how)  # what is slow only once
+
+    def per_question(context: str, keys: int = 0) -> float:
+        began = time.monotonic()
+        evaluate_model(lm, samples, [context], interventions=[MaskAnchors(keys)] if keys else [], controls=False, **how)
+        return (time.monotonic() - began) / len(samples)
+
+    few, most, edited = per_question(design.masked_context), per_question(design.noise[-1]), per_question(design.masked_context, 1)
+    traced = task.traced(1, seed)
+    with TemporaryDirectory() as folder:
+        began = time.monotonic()
+        trace = record(lm, task, traced, seed, Path(folder) / "trace.zarr")
+        names = [prompt.sample for prompt in traced]
+        heads_of("", trace, names, design.needle)
+        measurements_of("", trace, names, write_left_to_right(lm, task, traced, trace, seed, Path(folder) / "left-to-right.zarr"))
+        seconds = time.monotonic() - began
+    shown = [sum(_passages(sample, context) for sample in samples) / len(samples) for context in (design.masked_context, design.noise[-1])]
+    return Prices(few, most, max(edited - few, 0.0), seconds, (shown[0], shown[1]))
+
+
+def _passages(sample: Sample, context: str) -> int:
+    return len(arrange(sample, condition_of(context).context))
+
+
+def seconds_of(unit: Unit, design: Design, prices: Prices) -> float:
+    """How long a unit takes, by what a few questions took.
+
+    Examples
+    --------
+    >>> from floatlens.claims.design import one_piece
+    >>> from floatlens.lab.units import Choice, Sizes
+    >>> unit = Unit("mdm", "m", "noise", Path("new"), Path("kept"), Choice("nq"), Sizes(10, real=True), 5, 0, False)
+    >>> seconds_of(unit, one_piece("nq"), Prices(few=1.0, most=5.0, edited=2.0, traced=9.0, passages=(1, 5)))  # 0, 1, 3 and 5 passages
+    90.0
+    """
+    sizes = unit.sizes
+    if unit.experiment == "trace":
+        return sizes.traced * prices.traced + sizes.masked * (prices.few + (1 + unit.draws) * prices.edited)
+    if unit.experiment == "masked answers":
+        return sizes.masked * prices.few + (questions_of(unit, design) - sizes.masked) * prices.edited
+    few, most = prices.passages
+    shown = {
+        "noise": [0, *(few + _distractors(context) for context in design.noise)],
+        "position": [few, *[most] * len(design.positions)],
+        "layout": [few, *[most] * len(design.layouts)],
+    }
+    return sizes.questions * sum(prices.of(passages) for passages in shown[unit.experiment])
+
+
+def _distractors(noise: str) -> int:
+    return getattr(condition_of(noise).context, "distractors", 0)
+
+
+def in_words(seconds: float) -> str:
+    """A duration as one says it.
+
+    Examples
+    --------
+    >>> in_words(50), in_words(400), in_words(9000)
+    ('1 minute', '7 minutes', '2.5 hours')
+    """
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} minute{'s' * (minutes != 1)}" if minutes < 90 else f"{minutes / 60:.1f} hours"
+
+
+def plan_lines(units: Sequence[Unit], preparation: Preparation, processes: int) -> list[str]:
+    """The plan of a study: a line per experiment with how many questions it asks of each model and how long that takes, and the sum."""
+    design, lines, total = preparation.design, [], 0.0
+    for experiment in dict.fromkeys(unit.experiment for unit in units):
+        own = [unit for unit in units if unit.experiment == experiment]
+        taken = {unit.role: seconds_of(unit, design, preparation.prices[unit.role]) for unit in own}
+        total += sum(taken.values())
+        each = ", ".join(f"{role} {in_words(seconds)}" for role, seconds in taken.items())
+        lines.append(f"  {experiment}: {questions_of(own[0], design):,} questions and texts for each model; {each}")
+    lines.append(f"About {in_words(total / processes)} in {processes} process{'es' * (processes != 1)}, by a few questions timed just now.")
+    return lines
