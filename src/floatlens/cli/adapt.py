@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from floatlens.errors import Refusal
+from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def adapt(
     mask: str = typer.Option(
         None, help="Who sees whom: causal, bidirectional or annealed; by default bidirectional for diffusion and causal for ar."
     ),
-    seed: int = typer.Option(None, min=0, help="Seed, instead of the recipe's."),
+    seed: int = typer.Option(None, min=0, max=LARGEST_SEED, help="Seed, instead of the recipe's."),
     updates: int = typer.Option(None, min=1, help="Number of updates, instead of the recipe's."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print tokens, memory and time, and train nothing."),
 ) -> None:
@@ -44,11 +45,11 @@ def adapt(
 
       floatlens adapt --data data --into runs/smollm2-causal-mdm --mask causal
     """
-    from floatlens.folders import refuse_folder_to_fill
+    from floatlens.folders import one_writer, refuse_folder_to_fill
     from floatlens.lab.adaptation.adapter import refuse_model
     from floatlens.lab.adaptation.cards import make_plan, write_card
     from floatlens.lab.adaptation.recipe import MASKS, OBJECTIVES, bundled_names, bundled_recipe, read_recipe, recipe_of
-    from floatlens.lab.adaptation.training import STATE, begin, read_standing, run
+    from floatlens.lab.adaptation.training import STATE, WRITTEN_BY, begin, read_standing, refuse_other_run, run
     from floatlens.models.loading import load
 
     chosen_objective: Any = _one_of(objective, OBJECTIVES, "--objective")
@@ -58,6 +59,7 @@ def adapt(
     chosen = recipe_of(
         {**chosen.model_dump(exclude_none=True), **{name: value for name, value in changes.items() if value is not None}}, recipe
     )
+    into, data = into.expanduser(), data.expanduser()
     if not data.is_dir():
         raise Refusal(f"There is no folder {data} (--data). Give the folder below which the files of the recipe lie.")
     refuse_folder_to_fill(into)
@@ -70,6 +72,7 @@ def adapt(
     for source in adaptation.data.sources:
         left_out = "".join(f", {count:,} left out ({reason})" for reason, count in source.left_out.items() if count)
         say(console, f"{source.file}: {source.used:,} used{left_out}.")
+    refuse_other_run(into, adaptation)
     if done:
         say(console, f"{into} continues from update {done:,} of {chosen.updates:,}.")
     if done < chosen.updates or dry_run:
@@ -79,7 +82,8 @@ def adapt(
         return
     with _update_bar(chosen.updates, done, into.name) as watch:
         standing = run(adaptation, into, report=lambda entry: say(console, _line(entry, chosen.updates)), watch=watch)
-    write_card(into, adaptation, standing, into.name)
+    with one_writer(into, WRITTEN_BY):
+        write_card(into, adaptation, standing, into.name)
     say(console, f"Wrote {into / 'adapter.safetensors'} and {into / 'README.md'}, its model card.")
 
 
