@@ -14,7 +14,7 @@ from attack_size import tries
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from floatlens.cli.eval import context_texts
+from floatlens.cli.eval import _block_lengths, context_texts
 from floatlens.cli.trace import detail_of, layers_and_heads, sampler_options
 from floatlens.decoding.options import SAMPLERS, make_options
 from floatlens.errors import Refusal
@@ -128,6 +128,16 @@ def test_contexts(text: str) -> None:
 def test_levels(contexts: list[str], levels: str, passages: int | None) -> None:
     for text in taken(lambda: context_texts(contexts, levels, passages)) or []:
         taken(lambda text=text: condition_of(text))
+
+
+@attempts
+@given(mutated("twin-arm=32", "a=b=4", "=", "twin-arm=0"))
+@example(f"twin-arm={TOO_MANY_DIGITS}")
+@example("twin-arm=²")
+@example("twin-arm=٣")
+def test_block_lengths(text: str) -> None:
+    lengths = taken(lambda: _block_lengths([text], ["twin-arm", "a=b"]))
+    assert lengths is None or (set(lengths) <= {"twin-arm", "a=b"} and all(length >= 0 for length in lengths.values()))
 
 
 @attempts
