@@ -17,7 +17,7 @@ test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself
 	$(BIN)/pytest -m real
 
 attack: $(READY)  ## try every damaged file, hostile input, killed run and fuzzed command line (make test tries a sample)
-	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 tests/attack
+	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 --dist worksteal -vv -rf --durations=40 tests/attack
 
 lint: $(READY)  ## check style, types and the order of imports
 	$(BIN)/ruff check .

@@ -14,11 +14,12 @@ from attack_size import tries
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from floatlens.cli.eval import context_texts
+from floatlens.cli.eval import _block_lengths, context_texts
 from floatlens.cli.trace import detail_of, layers_and_heads, sampler_options
 from floatlens.decoding.options import SAMPLERS, make_options
 from floatlens.errors import Refusal
 from floatlens.interventions import from_dict, from_text, to_dict, to_text
+from floatlens.lab.adaptation import recipe as adaptation_recipe
 from floatlens.lab.recipe import bundled_recipe, recipe_as_table, recipe_as_toml, recipe_of
 from floatlens.models.language_model import LanguageModel
 from floatlens.tasks.conditions import condition_of
@@ -130,6 +131,16 @@ def test_levels(contexts: list[str], levels: str, passages: int | None) -> None:
 
 
 @attempts
+@given(mutated("twin-arm=32", "a=b=4", "=", "twin-arm=0"))
+@example(f"twin-arm={TOO_MANY_DIGITS}")
+@example("twin-arm=²")
+@example("twin-arm=٣")
+def test_block_lengths(text: str) -> None:
+    lengths = taken(lambda: _block_lengths([text], ["twin-arm", "a=b"]))
+    assert lengths is None or (set(lengths) <= {"twin-arm", "a=b"} and all(length >= 0 for length in lengths.values()))
+
+
+@attempts
 @given(mutated("geometry=head,norms=off", "light", "mass=layer,flow=head,top_keys=off"), mutated("3:0,11:4"), st.integers(-2, 10**12))
 @example("default", "²:0", 8)
 @example("mass=head,mass=off", "", 8)
@@ -214,3 +225,28 @@ def test_recipes(place: tuple[Any, ...], value: Any) -> None:
     if recipe is not None:
         assert recipe_of(recipe_as_table(recipe), "again") == recipe
         assert recipe_of(tomllib.loads(recipe_as_toml(recipe)), "again") == recipe
+
+
+ADAPTATION = json.loads(adaptation_recipe.bundled_recipe("smollm2").model_dump_json(exclude_none=True))
+
+
+@settings(attempts, max_examples=tries(40, 10_000))
+@given(st.sampled_from(places(ADAPTATION)[1:]), values)
+@example(("seed",), 10**30)
+@example(("base",), "\ud800")
+@example(("adapter",), 3)
+@example(("optimizer", "rate"), float("nan"))
+@example(("question_files", 0, "train"), 10**12)
+@example(("text_files", 0, "file"), "\x00")
+def test_recipes_of_adaptations(place: tuple[Any, ...], value: Any) -> None:
+    table = copy.deepcopy(ADAPTATION)
+    holder: Any = table
+    for name in place[:-1]:
+        holder = holder[name]
+    holder[place[-1]] = value
+    recipe = taken(lambda: adaptation_recipe.recipe_of(table, "own.toml"))
+    if recipe is not None:
+        again = json.loads(recipe.model_dump_json(exclude_none=True))
+        assert adaptation_recipe.recipe_of(again, "again") == recipe
+        assert 0 < recipe.rate_at(1) < 1
+        assert recipe.visible_share("annealed", recipe.updates) <= 1

@@ -127,7 +127,9 @@ def test_mutated_bytes_are_read_or_refused(run: Path, pristine: dict[Path, bytes
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"null", b"1", b'"x"', b"[" * 5000, b"{" * 5000, b"\xff\xfe", b'{"zarr_format": 3}', b"NaN"], ids=repr
+    "content",
+    [b"", b"[]", b"null", b"1", b'"x"', b"[" * 5000, b"{" * 5000, b"\xff\xfe", b'{"zarr_format": 3}', b"NaN"],
+    ids=lambda content: repr(content[:20]),
 )
 def test_metadata_of_another_kind_are_refused(run: Path, pristine: dict[Path, bytes], content: bytes, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(run, tmp_path / "run.zarr"))

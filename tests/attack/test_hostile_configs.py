@@ -127,6 +127,7 @@ def test_an_undamaged_config_is_not_refused_for_its_values(name: str) -> None:
         '{"model_type": "llama"',
         "{" + "1" * 6000 + "}",
     ],
+    ids=lambda text: repr(text[:20]),
 )
 def test_a_config_that_is_no_json_object_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text)

@@ -22,6 +22,10 @@ from attack_size import tries
 
 from floatlens.errors import Refusal
 from floatlens.folders import damage, refuse_place, unfinished_folder, write_whole
+from floatlens.lab.publishing import write_twin
+from floatlens.lab.recipe import read_recipe
+from floatlens.lab.updates import make_twin
+from floatlens.models.families.twin import KINDS
 
 RECIPE = """
 seed = 1
@@ -190,15 +194,28 @@ def test_a_run_that_is_killed_goes_on_and_gives_what_an_uninterrupted_one_gives(
     print(f"{command}: {killed} killed over {whole.seconds:.1f} s, {kept} after something was finished")
 
 
+def write_tiny_twins(folder: Path) -> list[str]:
+    """Twins with one layer, untrained, and the options with which the demo takes them: it then spends its time on files, not on layers."""
+    (folder / "recipe.toml").write_text(RECIPE)
+    recipe = read_recipe(folder / "recipe.toml")
+    options = []
+    for kind in KINDS:
+        log = [{"update": 1, "stage": "heart", "loss": 1.0, "cpu_seconds": 1}]
+        write_twin(folder / f"twin-{kind}", kind, recipe, make_twin(kind, recipe), log, threads=(1,), questions=2)
+        options += [f"--{kind}", str(folder / f"twin-{kind}")]
+    return options
+
+
 def test_a_demo_that_is_killed_again_and_again_spares_the_earlier_one_until_it_is_done(tmp_path: Path) -> None:
     """Each run is the rerun of the one that was killed before it; the earlier demo stands until the last has ended."""
     wanted = tries(0, 20)
     if not wanted:
-        pytest.skip("a demo takes half a minute: make attack")
+        pytest.skip("a demo takes twenty seconds: make attack")
+    twins = write_tiny_twins(tmp_path)
     work = prepare(tmp_path / "demo")
 
     def demo(kill_after: float | None = None) -> tuple[int, float]:
-        command = [sys.executable, "-c", "from floatlens.cli import run; run()", *COMMANDS["demo"]]
+        command = [sys.executable, "-c", "from floatlens.cli import run; run()", *COMMANDS["demo"], *twins]
         began = time.monotonic()
         process = subprocess.Popen(command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if kill_after is not None:

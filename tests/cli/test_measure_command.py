@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
 from floatlens import measures
@@ -184,3 +185,18 @@ def test_every_number_stands_below_its_heading_at_80_columns(
                     column = line[found.start() :] if depth == "all" else line[: found.end()]
                     shown[depth] = column.split()[0 if depth == "all" else -1]
     assert shown == {row["depth"]: number(float(row["value"])) for row in rows}
+
+
+@pytest.mark.parametrize("how", [[], ["--by-layer"], ["--json"]], ids=repr)
+def test_a_model_with_one_layer_is_measured_without_what_compares_layers(
+    floatlens: Callable[..., Ran], tmp_path: Path, how: list[str]
+) -> None:
+    config = LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=64)
+    lm = fl.LanguageModel(
+        LlamaForCausalLM(config).eval(), family="autoregressive", sampler="autoregressive", row_offset=1, name="one layer"
+    )
+    lm.trace(PROMPTS, gen_length=6, path=tmp_path / "one-layer.zarr", progress=False)
+    code, said, errors = floatlens("measure", tmp_path / "one-layer.zarr", *how)
+    assert (code, errors) == (0, "")
+    assert "has one layer, so there are no neighbouring layers to compare." in " ".join(said.split())
+    assert "entropy" in said, "everything else is measured"

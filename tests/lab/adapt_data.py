@@ -58,6 +58,21 @@ def small_recipe(**changes: Any) -> Recipe:
     return recipe_of(recipe_table(**changes), "small recipe")
 
 
+def recipe_file(folder: Path, **changes: Any) -> Path:
+    """A recipe as a TOML file: top-level values first, then tables."""
+    table = json.loads(recipe_of(recipe_table(**changes), "recipe").model_dump_json(exclude_none=True))
+    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items() if not isinstance(value, dict | list)]
+    for name, value in table.items():
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, dict):
+                lines += [
+                    f"[[{name}]]" if isinstance(value, list) else f"[{name}]",
+                    *(f"{key} = {json.dumps(entry)}" for key, entry in part.items()),
+                ]
+    (folder / "own.toml").write_text("\n".join(lines))
+    return folder / "own.toml"
+
+
 def stories_model() -> fl.LanguageModel:
     """A real Llama of 260,000 parameters."""
     return fl.load(STORIES, dtype="float32")

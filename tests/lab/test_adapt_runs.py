@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from adapt_data import STORIES, recipe_table, small_recipe, stories_model, write_data
+from adapt_data import STORIES, recipe_file, recipe_table, small_recipe, stories_model, write_data
 from safetensors.torch import load_file
 
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.lab.adaptation.objective import visible_tokens
-from floatlens.lab.adaptation.recipe import Recipe, recipe_of
+from floatlens.lab.adaptation.recipe import Recipe
 from floatlens.lab.adaptation.training import Standing, begin, run
 from floatlens.models.adapters import read_adapter
 from floatlens.tasks.readers import read_samples
@@ -229,21 +229,6 @@ def test_what_cannot_be_trained_is_refused_before_it_starts(data: Path) -> None:
     half.module.half()
     with pytest.raises(Refusal, match="training needs float32"):
         begin(half, small_recipe(), "ar", "causal", data)
-
-
-def recipe_file(folder: Path, **changes: Any) -> Path:
-    """A recipe as a TOML file: top-level values first, then tables."""
-    table = json.loads(recipe_of(recipe_table(**changes), "recipe").model_dump_json(exclude_none=True))
-    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items() if not isinstance(value, dict | list)]
-    for name, value in table.items():
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, dict):
-                lines += [
-                    f"[[{name}]]" if isinstance(value, list) else f"[{name}]",
-                    *(f"{key} = {json.dumps(entry)}" for key, entry in part.items()),
-                ]
-    (folder / "own.toml").write_text("\n".join(lines))
-    return folder / "own.toml"
 
 
 def test_the_command_says_its_plan_and_a_dry_run_trains_nothing(floatlens: Command, tmp_path: Path, data: Path) -> None:

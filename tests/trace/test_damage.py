@@ -315,6 +315,17 @@ def test_verify_looks_into_the_traces_of_a_folder(run: Path, floatlens: Callable
     assert [fault.split(" ", 1)[0] for fault in fl.verify(folder)] == [f"run.zarr/{shard.relative_to(run).as_posix()}"]
 
 
+def test_verify_says_of_a_folder_of_traces_what_holds_for_all_of_them(run: Path, old: Path, floatlens: Callable[..., Ran]) -> None:
+    folder = old.parent / "traces"
+    shutil.copytree(run, folder / "run.zarr")
+    assert floatlens("verify", folder) == (0, f"{folder}: whole\n", "")
+    shutil.copytree(old, folder / "old.zarr")
+    code, said, _ = floatlens("verify", folder)
+    assert (code, said.startswith(f"{folder}: readable. It was written before traces had checksums")) == (0, True)
+    code, _, errors = floatlens("verify", "")
+    assert (code, "The name of the folder to verify is empty." in errors) == (2, True)
+
+
 def test_verify_refuses_what_floatlens_did_not_write(tmp_path: Path, floatlens: Callable[..., Ran]) -> None:
     (tmp_path / "notes").mkdir()
     code, _, errors = floatlens("verify", tmp_path / "notes")

@@ -175,7 +175,7 @@ def run() -> None:
         _say_how_it_is_used(mistake)
         sys.exit(2)
     if ended == INTERRUPTED:
-        _say("interrupted; no half-written result was left behind. To resume `eval` or `train`, run the same command again.")
+        _say("interrupted; no half-written result was left behind. To resume `adapt`, `eval` or `train`, run the same command again.")
     sys.exit(ended or 0)
 
 

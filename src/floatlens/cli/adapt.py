@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from floatlens.errors import Refusal
+from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def adapt(
     mask: str = typer.Option(
         None, help="Who sees whom: causal, bidirectional or annealed; by default bidirectional for diffusion and causal for ar."
     ),
-    seed: int = typer.Option(None, min=0, help="Seed, instead of the recipe's."),
+    seed: int = typer.Option(None, min=0, max=LARGEST_SEED, help="Seed, instead of the recipe's."),
     updates: int = typer.Option(None, min=1, help="Number of updates, instead of the recipe's."),
     stop_after: int = typer.Option(
         None, min=1, help="Stop after so many updates. Without it, the same command continues to the end of the recipe."
@@ -49,12 +50,12 @@ def adapt(
 
       accelerate launch --num_processes 4 -m floatlens adapt --data data --into runs/smollm2-mdm
     """
-    from floatlens.folders import refuse_folder_to_fill
+    from floatlens.folders import one_writer, refuse_folder_to_fill
     from floatlens.lab.adaptation.adapter import refuse_model
     from floatlens.lab.adaptation.cards import make_plan, write_card
     from floatlens.lab.adaptation.recipe import MASKS, OBJECTIVES, bundled_names, bundled_recipe, read_recipe, recipe_of
     from floatlens.lab.adaptation.team import join_team
-    from floatlens.lab.adaptation.training import STATE, begin, read_standing, run
+    from floatlens.lab.adaptation.training import STATE, WRITTEN_BY, begin, read_standing, refuse_other_run, run
     from floatlens.models.loading import load
 
     chosen_objective: Any = _one_of(objective, OBJECTIVES, "--objective")
@@ -64,6 +65,7 @@ def adapt(
     chosen = recipe_of(
         {**chosen.model_dump(exclude_none=True), **{name: value for name, value in changes.items() if value is not None}}, recipe
     )
+    into, data = into.expanduser(), data.expanduser()
     if not data.is_dir():
         raise Refusal(f"There is no folder {data} (--data). Give the folder below which the files of the recipe lie.")
     refuse_folder_to_fill(into)
@@ -77,6 +79,7 @@ def adapt(
     for source in adaptation.data.sources:
         left_out = "".join(f", {count:,} left out ({reason})" for reason, count in source.left_out.items() if count)
         say(console, f"{source.file}: {source.used:,} used{left_out}.")
+    refuse_other_run(into, adaptation)
     if done:
         say(console, f"{into} continues from update {done:,} of {chosen.updates:,}.")
     if team.writes and (done < chosen.updates or dry_run):
@@ -90,7 +93,8 @@ def adapt(
         )
     if not team.writes:
         return
-    write_card(into, adaptation, standing, into.name)
+    with one_writer(into, WRITTEN_BY):
+        write_card(into, adaptation, standing, into.name)
     say(console, f"Wrote {into / 'adapter.safetensors'} and {into / 'README.md'}, its model card.")
 
 

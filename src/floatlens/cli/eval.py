@@ -11,6 +11,7 @@ import typer
 from floatlens.cli.trace import sampler_options
 from floatlens.errors import Refusal
 from floatlens.seeds import LARGEST_SEED
+from floatlens.small_language import is_number
 from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
@@ -178,9 +179,9 @@ def _block_lengths(texts: Sequence[str], models: Sequence[str]) -> dict[str, int
     lengths = {}
     for text in texts:
         name, _, length = text.rpartition("=")
-        if name not in models or not length.strip().isdecimal():
+        if name not in models or not is_number(length.strip()):
             raise Refusal(
-                f"--block-length {text!r} is not MODEL=LENGTH, with a MODEL that --model names and a whole number; "
+                f"--block-length {text[:60]!r} is not MODEL=LENGTH, with a MODEL that --model names and a whole number; "
                 f"write, e.g., {models[0]}=32."
             )
         lengths[name] = int(length)

@@ -156,6 +156,8 @@ def _chosen(drawings: "list[Drawing]", only: str | None) -> "list[Drawing]":
         return drawings
     names = [name.strip() for name in only.split(",") if name.strip()]
     there = dict.fromkeys(name for name, _, _ in drawings)
+    if not names:
+        raise Refusal(f"--only names no figure; the figures are {', '.join(there)}.")
     if unknown := [name for name in names if name not in there]:
         raise Refusal(f"There is no figure {unknown[0]!r}; the figures are {', '.join(there)}.")
     return [drawing for drawing in drawings if drawing[0] in names]

@@ -105,7 +105,7 @@ def trace(
     plan = lm.plan_trace(prompts, decoding, kept, intervention=interventions or None)
     say(console, plan.size.sentence(plan.seconds()))
     trace_ = plan.run(output)
-    stored = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
+    stored = sum(file.stat().st_size for file in output.expanduser().rglob("*") if file.is_file())
     for number in range(min(len(trace_), 3)):
         final = trace_.sample(number)["final"].values.tolist()
         text = trace_.completion(number) if gen_length else lm.whole_text([token for token in final if token >= 0])

@@ -52,7 +52,7 @@ def train(
         raise Refusal(f"There is no twin {unknown[0]!r} to train. --only takes {', '.join(KINDS)}.")
     named = "smoke" if smoke else "twins"
     chosen = bundled_recipe(named) if recipe is None else read_recipe(recipe)
-    folder = into or Path("twins-smoke" if smoke else "twins")
+    folder = (into or Path("twins-smoke" if smoke else "twins")).expanduser()
     refuse_folder_to_fill(folder)
     kinds = [kind for kind in KINDS if not only or kind in only]
     console = make_console()

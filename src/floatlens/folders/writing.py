@@ -36,13 +36,13 @@ def refuse_place(path: str | os.PathLike[str], *, replacing: str | None = None) 
 
 
 def refuse_folder_to_fill(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder that cannot be filled in place, which may be there already.
+    """Refuse a folder that cannot be filled in place, which may be there already, or to which another process writes now.
 
     Examples
     --------
     >>> refuse_folder_to_fill("a-folder-that-is-not-there")
     """
-    place_to_add_to(path, [])
+    refuse_busy(place_to_add_to(path, []))
 
 
 class UnfinishedFolder:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from floatlens.errors import Refusal
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key, dispersion
 from floatlens.measures.agreement import head_consensus, split_sinks
 from floatlens.measures.anchors import find_anchors
@@ -195,6 +196,8 @@ def _of_run(sample: Sample) -> Values:
 
 
 def _along_layers(sample: Sample) -> Values:
+    if sample.anchors.sizes["layer"] < 2:
+        raise Refusal("The trace has one layer, so there are no neighbouring layers to compare.")
     along = jaccard_along(sample.anchors, "layer")
     return _mean(1 - along[["jaccard", "no_memory"]], "jaccard", "no_memory")
 

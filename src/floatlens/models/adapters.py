@@ -2,33 +2,43 @@
 
 A file is safetensors: `lora_a.MAP` (rank, inputs) and `lora_b.MAP` (outputs, rank) for every linear map of the layers, `gain.NORM` for
 the gains of the norms, `mask_offset`, which is added to the embedding of the mask token, or `weight.NAME` where all weights were trained;
-its header says, as JSON, what it belongs to. Published files are float16. `floatlens adapt` trains them.
+its header says, as JSON, what it belongs to, and holds a SHA-256 of all of it. Published files are float16. `floatlens adapt` trains
+them.
 
 Merging needs no other package: a map becomes W + alpha / rank * B A. Where the mask token has an offset, the output matrix is a copy of
 its own afterwards, so that the offset changes what is read and not what is written.
-Refused: files that are not adapters, a base with other weights than the adapter was trained on, parameters that do not fit.
+Refused: files that are not adapters or were changed, a base with other weights than the adapter was trained on, parameters that do not
+fit. A model is changed only when all of the adapter fits it.
 """
 
 import hashlib
 import json
+import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal, reason
 from floatlens.folders import write_whole
 
-FORMAT = "floatlens-adapter"
+FORMAT, DIGEST = "floatlens-adapter", "sha256"
 MASK_OFFSET = "mask_offset"
 ADAPTER = "adapter.safetensors"
+Objective = Literal["ar", "diffusion"]
+MaskKind = Literal["causal", "bidirectional", "annealed"]
+Trains = Literal["lora", "lora+norms", "all"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+MASKS: tuple[MaskKind, ...] = get_args(MaskKind)
+TRAINS: tuple[Trains, ...] = get_args(Trains)
 
 
 @dataclass(frozen=True)
@@ -72,27 +82,38 @@ def merge_adapter(module: nn.Module, adapter: Adapter) -> nn.Module:
 
     Refused: parameters that the model does not have, or has in another shape.
     """
-    info, used = adapter.info, set[str]()
+    info = adapter.info
     maps, parameters = linear_maps(module), dict(module.named_parameters())
-    with torch.no_grad():
-        for name, tensor in adapter.tensors.items():
-            kind, _, place = name.partition(".")
-            if kind == "lora_a" and place in maps:
-                change = info.alpha / info.rank * (_fit(adapter, f"lora_b.{place}") @ _fit(adapter, name))
-                _refuse_shape(name, change, maps[place].weight)
-                maps[place].weight.copy_(maps[place].weight.float() + change.to(maps[place].weight.device))
-            elif kind in ("gain", "weight") and (target := parameters.get(f"{place}.weight" if kind == "gain" else place)) is not None:
-                _refuse_shape(name, tensor, target)
-                target.copy_(tensor)
-            elif name != MASK_OFFSET and not (kind == "lora_b" and f"lora_a.{place}" in adapter.tensors):
-                raise Refusal(
-                    f"The adapter has a parameter {name!r}, which this model has no place for. Merge it into its base, {info.base}."
-                )
-            used.add(name)
-        _merge_mask_offset(module, adapter.tensors.get(MASK_OFFSET), info.mask_token_id)
-    missing = [name for name in maps if info.trains != "all" and f"lora_a.{name}" not in used]
+    changes: list[tuple[Tensor, Tensor]] = []  # weights, and what is copied into them once everything fits
+    for name, tensor in adapter.tensors.items():
+        kind, _, place = name.partition(".")
+        if kind == "lora_a" and place in maps:
+            weight = maps[place].weight.detach()
+            change = info.alpha / info.rank * _product(adapter, place)
+            _refuse_shape(name, change, weight)
+            changes.append((weight, weight.float() + change.to(weight.device)))
+        elif kind in ("gain", "weight") and (target := parameters.get(f"{place}.weight" if kind == "gain" else place)) is not None:
+            _refuse_shape(name, tensor, target)
+            changes.append((target.detach(), tensor.detach()))
+        elif name != MASK_OFFSET and not (kind == "lora_b" and f"lora_a.{place}" in adapter.tensors):
+            raise Refusal(f"The adapter has a parameter {name!r}, which this model has no place for. Merge it into its base, {info.base}.")
+    missing = [name for name in maps if info.trains != "all" and f"lora_a.{name}" not in adapter.tensors]
     if missing:
         raise Refusal(f"The adapter has no parameters for {missing[0]}, which this model has. Merge it into its base, {info.base}.")
+    embedding: Any = module.get_input_embeddings().weight  # type: ignore[operator]  # a model of transformers
+    _refuse_shape(MASK_OFFSET, adapter.tensors.get(MASK_OFFSET, embedding[0]), embedding[0])
+    if not 0 <= info.mask_token_id < len(embedding):
+        raise Refusal(
+            f"The adapter's mask token has the id {info.mask_token_id}, and this model has {len(embedding)} tokens. "
+            f"Merge it into its base, {info.base}."
+        )
+    for name, tensor in adapter.tensors.items():
+        if not tensor.isfinite().all():
+            raise Refusal(f"The parameter {name!r} of the adapter holds a number that is not finite. Train it again.")
+    for target, changed in changes:
+        target.copy_(changed)
+    with torch.no_grad():
+        _merge_mask_offset(module, adapter.tensors.get(MASK_OFFSET), info.mask_token_id)
     module.config.is_causal = info.mask == "causal"  # type: ignore[union-attr]  # a model of transformers
     return module
 
@@ -100,7 +121,8 @@ def merge_adapter(module: nn.Module, adapter: Adapter) -> nn.Module:
 def write_adapter(path: Path, adapter: Adapter, dtype: torch.dtype = torch.float16) -> None:
     """Write an adapter whole or not at all."""
     tensors = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in adapter.tensors.items()}
-    write_whole(path, save(tensors, metadata={FORMAT: json.dumps(asdict(adapter.info))}))
+    info = json.dumps(asdict(adapter.info))
+    write_whole(path, save(tensors, metadata={FORMAT: info, DIGEST: tensors_sha256(tensors, info)}))
 
 
 def read_adapter(path: str | PathLike[str]) -> Adapter:
@@ -115,12 +137,40 @@ nowhere.safetensors). Give a file that floatlens adapt wrote.
     """
     try:
         with safe_open(path, framework="pt") as file:
-            info = AdapterInfo(**json.loads((file.metadata() or {})[FORMAT]))
-            return Adapter(info, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118  # it is not iterable
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise Refusal(
-            f"{path} is not an adapter ({str(error).strip() or type(error).__name__}). Give a file that floatlens adapt wrote."
-        ) from None
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is not iterable
+        if surplus := header.keys() - {FORMAT, DIGEST}:  # such as a damaged name of the checksum
+            raise ValueError(f"its header has a field {min(surplus)!r}")
+        info = AdapterInfo(**json.loads(header[FORMAT]))
+        _refuse_impossible(info)
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Refusal(f"{path} is not an adapter ({reason(error)}). Give a file that floatlens adapt wrote.") from None
+    if DIGEST not in header:
+        warnings.warn(f"{path} was written before adapters had checksums: a changed number would not be noticed.", Caution, stacklevel=2)
+    elif header[DIGEST] != tensors_sha256(tensors, header[FORMAT]):
+        raise Refusal(f"{path} was changed since it was written, so a model with it would write something else. Fetch it again.")
+    return Adapter(info, tensors)
+
+
+def _refuse_impossible(info: AdapterInfo) -> None:
+    """Refuse what no adaptation has written."""
+    texts = (info.base, info.base_sha256, info.trains, info.objective, info.mask)
+    counts = (info.rank, info.mask_token_id, info.seed, info.update)
+    if not all(isinstance(text, str) for text in texts) or any(type(count) is not int or count < 0 for count in counts):
+        raise ValueError("it does not say what it belongs to")
+    if info.rank < 1 or not isinstance(info.alpha, int | float) or not 0 < info.alpha < math.inf:
+        raise ValueError(f"rank {info.rank} and alpha {info.alpha} are impossible")
+    if info.trains not in TRAINS or info.objective not in OBJECTIVES or info.mask not in MASKS:
+        raise ValueError(f"it trains {info.trains!r} with the objective {info.objective!r} and the mask {info.mask!r}")
+
+
+def tensors_sha256(tensors: Mapping[str, Tensor], said: str) -> str:
+    """The SHA-256 of tensors, names, types and shapes included, and of what is said about them."""
+    digest = hashlib.sha256(said.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
+        digest.update(tensors[name].contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def refuse_other_base(module: nn.Module, adapter: Adapter, name: str) -> None:
@@ -144,17 +194,23 @@ def _merge_mask_offset(module: Any, offset: Tensor | None, mask_token_id: int) -
     if offset is None or not offset.any():
         return
     embedding = module.get_input_embeddings().weight
-    _refuse_shape(MASK_OFFSET, offset, embedding[0])
     if module.lm_head.weight is embedding:
         module.lm_head.weight = nn.Parameter(embedding.detach().clone(), requires_grad=embedding.requires_grad)
         module.config.tie_word_embeddings = False
     embedding[mask_token_id] += offset.to(embedding)
 
 
-def _fit(adapter: Adapter, name: str) -> Tensor:
-    if name not in adapter.tensors:
-        raise Refusal(f"The adapter lacks the parameter {name!r}, so it is not whole. Fetch it again.")
-    return adapter.tensors[name].float()
+def _product(adapter: Adapter, place: str) -> Tensor:
+    """B A of a linear map."""
+    lora_a, lora_b = adapter.tensors[f"lora_a.{place}"].detach().float(), adapter.tensors.get(f"lora_b.{place}")
+    if lora_b is None:
+        raise Refusal(f"The adapter lacks the parameter 'lora_b.{place}', so it is not whole. Fetch it again.")
+    if lora_a.ndim != 2 or lora_b.ndim != 2 or not lora_a.shape[0] == lora_b.shape[1] == adapter.info.rank:
+        raise Refusal(
+            f"For {place} the adapter has lora_a of shape {tuple(lora_a.shape)} and lora_b of shape {tuple(lora_b.shape)}, "
+            f"but says that its rank is {adapter.info.rank}. Fetch it again."
+        )
+    return lora_b.detach().float() @ lora_a
 
 
 def _refuse_shape(name: str, tensor: Tensor, target: Tensor) -> None:

@@ -40,6 +40,8 @@ def verify(path: str | os.PathLike[str], *, progress: bool = False) -> list[str]
     >>> verify(folder)
     ['results.csv was changed since it was written: it has another SHA-256.']
     """
+    if not os.fspath(path):
+        raise Refusal("The name of the folder to verify is empty. Name a folder that floatlens has written.")
     place = Place(path)
     if is_trace(place):
         return _trace_faults(place, progress)
@@ -54,16 +56,21 @@ def is_trace(place: Place) -> bool:
 
 
 def is_protected(path: str | os.PathLike[str]) -> bool:
-    """Whether a trace has checksums, or a folder a manifest."""
-    return Place(path).bytes_of(MANIFEST) is not None
+    """Whether a trace has checksums, or a folder a manifest; a folder without one is as protected as all traces in it."""
+    place = Place(path)
+    if place.bytes_of(MANIFEST) is not None or place.folder is None or is_trace(place):
+        return place.bytes_of(MANIFEST) is not None
+    traces = list(_traces_below(place.folder))
+    return bool(traces) and all(map(is_protected, traces))
 
 
 def _folder_faults(folder: Path, progress: bool) -> list[str]:
     traces = list(_traces_below(folder))
-    if not is_protected(folder) and not traces:
+    has_manifest = Place(folder).bytes_of(MANIFEST) is not None
+    if not has_manifest and not traces:
         raise Refusal(f"{folder} holds neither a trace nor a {MANIFEST}, so there is nothing to compare its files with.")
     faults: list[str] = []
-    if is_protected(folder):
+    if has_manifest:
         manifest, faults = _manifest(Place(folder))
         if manifest is not None:
             surplus = tuple(f"{name} is not in the manifest" for name in entries(folder) if name not in manifest.files)

@@ -4,16 +4,19 @@ on.
 Questions come through the readers of `floatlens.tasks` (FairytaleQA, which no evaluation reads, through one here; of SQuAD 2.0 the
 questions that have an answer). A file with `train` is split by passage title (`overlap.py`); its held-out questions are evaluated on. Of
 all other sources, every question, passage or document that shares a 13-gram with an evaluation text is left out and counted, and what
-remains is checked once more. Distractors are found among the gold passages of the same file that are trained on.
+remains is checked once more. What holds the mask token is left out and counted, too. Distractors are found among the gold passages of the
+same file that are trained on.
 
-Refused: files that are missing, empty or left with nothing; answers longer than every room, unless the recipe leaves them out.
+Refused: files that are missing, empty, not UTF-8 or left with nothing; answers longer than every room, unless the recipe leaves them out.
 """
 
+import codecs
 import gzip
 import hashlib
 import tempfile
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from floatlens.tasks.samples import Passage, Sample
 FAIRYTALES = "fairytaleqa"
 HELD_OUT_DOCUMENTS = 12  # of each text file
 SHORTEST_DOCUMENT = 16  # words
+HOLDS_MASK = "holds the mask token"
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ def prepare(recipe: Recipe, folder: Path, tokenizer: Any) -> Data:
     questions = tuple(_questions(entry, folder, samples, left_out, protected, recipe, tokenizer) for entry, left_out, samples in training)
     texts, documents = [], []
     for entry in recipe.text_files:
-        part, kept_back = _texts(entry, folder, protected)
+        part, kept_back = _texts(entry, folder, protected, _mask_finder(tokenizer, recipe.mask_token))
         texts.append(part)
         documents += kept_back
     return Data(questions, tuple(texts), held_out, tuple(documents), tuple(evaluation), protected)
@@ -188,8 +192,11 @@ def _questions(
     answered = [_with_best_answer(sample) for sample in samples]
     lengths = [len(tokens) for tokens in tokenizer([f" {sample.answers[0]}" for sample in answered], add_special_tokens=False)["input_ids"]]
     kept = []
+    masked = _mask_finder(tokenizer, recipe.mask_token)
     for sample, length in zip(answered, lengths, strict=True):
-        if protected.touches(sample):
+        if any(masked(text) for text in (*texts_of(sample, gold_only=True), sample.answers[0])):
+            left_out[HOLDS_MASK] += 1
+        elif protected.touches(sample):
             left_out["overlap with the evaluation"] += 1
         elif length < room:
             kept.append(sample)
@@ -216,12 +223,27 @@ def _with_best_answer(sample: Sample) -> Sample:
     return replace(sample, answers=tuple(dict.fromkeys((best.strip(), *sample.answers))))
 
 
-def _texts(entry: TextFile, folder: Path, protected: Protected) -> tuple[Texts, list[str]]:
+def _mask_finder(tokenizer: Any, token: str) -> Callable[[str], bool]:
+    """Tells whether a text has the mask token among its tokens: there it could be neither read nor predicted."""
+    mask_token_id = tokenizer.get_vocab()[token]
+    spellings = {token, tokenizer.decode([mask_token_id])} - {""}
+
+    def masked(text: str) -> bool:
+        if not any(spelling in text for spelling in spellings):  # tokenising everything would take minutes
+            return False
+        return mask_token_id in tokenizer(text, verbose=False)["input_ids"]
+
+    return masked
+
+
+def _texts(entry: TextFile, folder: Path, protected: Protected, masked: Callable[[str], bool]) -> tuple[Texts, list[str]]:
     """The documents of a file that are trained on, and those that are held out for the loss."""
     path, left_out, kept = folder / entry.file, Counter[str](), []
     for document in _documents(path, entry.separator):
         if len(words_of(document)) < SHORTEST_DOCUMENT:
             left_out["too short"] += 1
+        elif masked(document):
+            left_out[HOLDS_MASK] += 1
         elif protected.overlap(document) is not None:
             left_out["overlap with the evaluation"] += 1
         else:
@@ -241,11 +263,13 @@ def _texts(entry: TextFile, folder: Path, protected: Protected) -> tuple[Texts, 
 def _documents(path: Path, separator: str) -> Iterator[str]:
     try:
         content = path.read_bytes()
-        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode(
-            "utf-8", errors="ignore"
-        )  # a cut file may end inside a character
-    except (OSError, EOFError) as error:
+        content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # a NUL in its name is a ValueError
         raise Refusal(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the data folder (--data).") from None
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(content)  # a file that was cut may end inside a character
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{path} is not UTF-8 (byte {error.start:,}), so words of it would be lost. Convert it to UTF-8.") from None
     for document in text.split(f"{separator}\n") if separator else [text]:
         yield document.removesuffix(separator).strip()
 

@@ -38,7 +38,8 @@ def annealed_mask(length: int, share: float, seed: int = 0, dtype: torch.dtype =
 def _thresholds(rows: Tensor, positions: Tensor, seed: int) -> Tensor:
     """A number from 0 up to below 1 for each pair, the same whatever the length of the sequence: a hash of both (splitmix64's mixing
     steps)."""
-    mixed = rows * 1_000_003 + positions * 7_919 + seed * 104_729 + 1
+    of_seed = (seed * 104_729 + 1 + (1 << 63)) % (1 << 64) - (1 << 63)  # as 64 bits hold it
+    mixed = rows * 1_000_003 + positions * 7_919 + of_seed
     for shift, factor in ((30, -4658895280553007687), (27, -7723592293110705685)):
         mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * factor  # logical shifts; products wrap around
     return ((mixed ^ ((mixed >> 31) & ((1 << 33) - 1))) & ((1 << 24) - 1)).double() / (1 << 24)

@@ -7,6 +7,7 @@ is not TOML, fields that are missing, unknown or of another type, and numbers wi
 """
 
 import json
+import re
 import tomllib
 from importlib.resources import files
 from os import PathLike
@@ -16,15 +17,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from floatlens.errors import Refusal, bounds_in_words
+from floatlens.models.adapters import MaskKind, Trains
+from floatlens.seeds import LARGEST_SEED
 
-Objective = Literal["ar", "diffusion"]
-MaskKind = Literal["causal", "bidirectional", "annealed"]
-OBJECTIVES: tuple[Objective, ...] = ("ar", "diffusion")
-MASKS: tuple[MaskKind, ...] = ("causal", "bidirectional", "annealed")
 FINAL_RATE = 0.1  # the share of the learning rate that is left at the end
 
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=10_000_000)]
+MOST_UPDATES = 10_000_000
+Count = Annotated[int, Field(ge=1, le=MOST_UPDATES)]
 
 
 class _Part(BaseModel):
@@ -38,7 +38,7 @@ class AdapterSettings(_Part):
     processor has instructions for it. What is trained, norms, attention and sums stay in float32, and so does the merged model.
     """
 
-    trains: Literal["lora", "lora+norms", "all"] = "lora+norms"
+    trains: Trains = "lora+norms"
     rank: Annotated[int, Field(ge=1, le=1024)] = 8
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 16.0
     frozen_in: Literal["float32", "bfloat16"] = "float32"
@@ -140,7 +140,7 @@ class Recipe(_Part):
 
     base: str
     mask_token: str
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     updates: Count
     tokens_per_update: Annotated[int, Field(ge=16, le=10_000_000)] = 576
     text_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.35  # of the tokens; the rest are questions
@@ -236,8 +236,13 @@ def recipe_of(table: dict[str, Any], where: str) -> Recipe:
     Traceback (most recent call last):
     floatlens.errors.Refusal: own.toml, updates: must be at least 1 (it is 0). Correct this field.
     """
+    written = json.dumps(table, default=str)
+    if re.search(r"\\ud[89a-f]", written) and any(
+        0xD800 <= ord(sign) <= 0xDFFF for sign in json.dumps(table, default=str, ensure_ascii=False)
+    ):
+        raise Refusal(f"{where}: a text in it, or among the options, holds half of a surrogate pair. Write it as UTF-8.")
     try:
-        return Recipe.model_validate_json(json.dumps(table, default=str), strict=True)  # from JSON, where lists may be tuples
+        return Recipe.model_validate_json(written, strict=True)  # from JSON, where lists may be tuples
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])

@@ -6,7 +6,7 @@ here: models of one recipe see the same sequences in the same order with the sam
 with end tokens to the room it has. A text is predicted at all its positions alike. Position 0 is never a target, because row p - 1
 predicts position p.
 
-Refused: data of which no question fits into the longest sequence.
+Refused: data of which no question fits into the longest sequence, and sequences that hold the mask token by themselves.
 """
 
 import math
@@ -69,17 +69,18 @@ def draw_update(data: Data, recipe: Recipe, lm: LanguageModel, update: int) -> l
         sequence = _draw_text(data, recipe, lm, rng, max(SHORTEST_TEXT, math.ceil(wanted)))
         drawn.append(sequence)
         wanted -= len(sequence.tokens)
+    _refuse_mask_token(drawn, recipe, lm)
     return _normalised(drawn, recipe.targets.text_weight)
 
 
 def held_out_sequences(data: Data, recipe: Recipe, lm: LanguageModel) -> list[TrainingSequence]:
     """What the held-out loss is taken of, always the same: questions with the gold passage and everything of the answer to predict, and
     texts with half of it."""
-    rng = Random("held-out loss")
+    rng, mask_token_id = Random("held-out loss"), lm.tokenizer.get_vocab()[recipe.mask_token]
     drawn: list[TrainingSequence] = []
     for number, sample in enumerate(rng.sample(data.held_out, len(data.held_out))):
         asked = _ask(sample, sample.evidence, (HELD_OUT_ROOM,), lm, rng, chat=None if number % 2 else False)
-        if asked is None or len(asked.tokens) > recipe.longest:
+        if asked is None or len(asked.tokens) > recipe.longest or mask_token_id in asked.tokens:
             continue
         targets = tuple(range(asked.answer_start, asked.answer_start + asked.answer_length + 1))
         drawn.append(TrainingSequence(asked.tokens, targets, (1.0,) * len(targets), "question"))
@@ -90,6 +91,17 @@ def held_out_sequences(data: Data, recipe: Recipe, lm: LanguageModel) -> list[Tr
         targets = tuple(sorted(rng.sample(range(1, len(tokens)), len(tokens) // 2)))
         drawn.append(TrainingSequence(tokens, targets, (1.0,) * len(targets), "text"))
     return drawn
+
+
+def _refuse_mask_token(drawn: Sequence[TrainingSequence], recipe: Recipe, lm: LanguageModel) -> None:
+    """Refuse a mask token that the chat template writes, or that texts hold in a way that nobody has foreseen."""
+    mask_token_id = lm.tokenizer.get_vocab()[recipe.mask_token]
+    for sequence in drawn:
+        if mask_token_id in sequence.tokens:
+            raise Refusal(
+                f"A {sequence.kind} of {sequence.file}, as it is trained on, holds {recipe.mask_token!r} (mask_token in the recipe). "
+                "Name a token that neither a text nor the chat template contains."
+            )
 
 
 def _draw_question(data: Data, recipe: Recipe, lm: LanguageModel, rng: Random) -> TrainingSequence:

@@ -8,7 +8,6 @@ continued with more updates as long as every update that it has done would have 
 Refused: a folder that holds a run of something else, a state that was changed, a loss that is not a number.
 """
 
-import hashlib
 import json
 import math
 import time
@@ -24,15 +23,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, reason
 from floatlens.folders import one_writer, write_whole
 from floatlens.lab.adaptation.adapter import attach, mask_token_of, refuse_model
 from floatlens.lab.adaptation.data import Data, prepare
 from floatlens.lab.adaptation.objective import Predictor, backward, held_out_losses
-from floatlens.lab.adaptation.recipe import MaskKind, Objective, Recipe, recipe_of
+from floatlens.lab.adaptation.recipe import MOST_UPDATES, MaskKind, Objective, Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, draw_update, held_out_sequences
 from floatlens.lab.adaptation.team import ALONE, Team
-from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, weights_sha256, write_adapter
+from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, tensors_sha256, weights_sha256, write_adapter
 from floatlens.models.language_model import LanguageModel
 
 WRITTEN_BY = "floatlens adapt"
@@ -198,7 +197,7 @@ def run(
     writes = adaptation.team.writes
     with one_writer(folder, WRITTEN_BY) if writes else nullcontext(Path(folder)) as place:
         if writes:
-            _claim(place, adaptation)
+            write_whole(place / RUN, json.dumps(refuse_other_run(place, adaptation)).encode())
         adaptation.team.wait()
         standing = restore(place / STATE, adaptation)
         adaptation.team.wait()  # before the first state is written anew
@@ -251,7 +250,7 @@ def store(path: Path, adaptation: Adaptation, standing: Standing) -> None:
             tensors[f"{moment}.{name}"] = state[called] if state else torch.zeros_like(weights)  # without a gradient there is no state
     written = json.dumps(asdict(standing))
     content = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    write_whole(path, save(content, metadata={"standing": written, "sha256": _digest(content, written)}))
+    write_whole(path, save(content, metadata={"standing": written, "sha256": tensors_sha256(content, written)}))
 
 
 def restore(path: Path, adaptation: Adaptation) -> Standing:
@@ -262,7 +261,7 @@ def restore(path: Path, adaptation: Adaptation) -> Standing:
     tensors = load_file(path)
     with safe_open(path, framework="pt") as file:
         header = file.metadata()
-    if header.get("sha256") != _digest(tensors, header["standing"]):
+    if header.get("sha256") != tensors_sha256(tensors, header["standing"]):
         raise Refusal(f"{path} was changed since it was written, so continuing from it would give other weights. Remove it to begin again.")
     expected = {f"{part}.{name}": weights.shape for name, weights in adaptation.trained.items() for part in ("parameter", *_MOMENTS)}
     if {name: tensor.shape for name, tensor in tensors.items()} != expected:
@@ -287,9 +286,24 @@ def read_standing(path: Path) -> Standing:
     try:
         with safe_open(path, framework="pt") as file:
             written = json.loads(file.metadata()["standing"])
-        return Standing(**{**written, "threads": tuple(written["threads"]), "log": tuple(written["log"])})
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise Refusal(f"{path} is not the state of an adaptation ({error}). Remove it to begin again, or choose another folder.") from None
+        standing = Standing(**{**written, "threads": tuple(written["threads"]), "log": tuple(written["log"])})
+        _refuse_impossible(standing)
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Refusal(
+            f"{path} is not the state of an adaptation ({reason(error)}). Remove it to begin again, or choose another folder."
+        ) from None
+    return standing
+
+
+def _refuse_impossible(standing: Standing) -> None:
+    """Refuse what no run has written, before anybody counts up to it."""
+    counts = (standing.done, standing.seen, standing.supervised, *standing.threads)
+    if any(type(count) is not int or not 0 <= count < 1 << 62 for count in counts) or standing.done > MOST_UPDATES:
+        raise ValueError("its counts are not numbers that a run can have")
+    if not isinstance(standing.seconds, int | float) or not 0 <= standing.seconds < math.inf:
+        raise ValueError("its seconds are not a time")
+    if not all(isinstance(entry, dict) and type(entry.get("update")) is int for entry in standing.log):
+        raise ValueError("its log has entries without an update")
 
 
 def _held_out_entry(adaptation: Adaptation, update: int) -> Entry:
@@ -303,10 +317,10 @@ def _with_entry(standing: Standing, entry: Entry, report: Callable[[Entry], None
     return Standing(**{**asdict(standing), "threads": standing.threads, "log": (*standing.log, entry)})
 
 
-def _claim(folder: Path, adaptation: Adaptation) -> None:
-    """Say whose folder it is, or find that it belongs to another run."""
+def refuse_other_run(folder: Path, adaptation: Adaptation) -> dict[str, Any]:
+    """Refuse a folder that holds another run; what its `run.json` is to say."""
     file, recipe = folder / RUN, adaptation.recipe
-    own = {
+    own: dict[str, Any] = {
         "recipe": json.loads(recipe.model_dump_json()),
         "objective": adaptation.objective,
         "mask": adaptation.mask,
@@ -317,12 +331,11 @@ def _claim(folder: Path, adaptation: Adaptation) -> None:
     if not file.exists():
         if done:
             raise Refusal(f"{folder} holds a state but does not say of which run ({RUN} is missing). Choose another folder (--into).")
-        write_whole(file, json.dumps(own).encode())
-        return
+        return own
     try:
         before = json.loads(file.read_text())
         earlier = recipe_of(before["recipe"], str(file))
-    except (ValueError, KeyError, TypeError):  # a Refusal is a ValueError
+    except (ValueError, KeyError, TypeError, RecursionError):  # a Refusal is a ValueError
         raise Refusal(f"{file} does not say which run the folder holds. Choose another folder (--into), or remove it.") from None
     changed = [name for name in own if name != "recipe" and own[name] != before.get(name)]
     changed += [
@@ -340,12 +353,4 @@ def _claim(folder: Path, adaptation: Adaptation) -> None:
             )
     if done > recipe.updates:
         raise Refusal(f"{folder} holds a run with {done:,} updates done, more than the {recipe.updates:,} asked for. Use its checkpoints.")
-    write_whole(file, json.dumps(own).encode())
-
-
-def _digest(tensors: dict[str, Tensor], standing: str) -> str:
-    digest = hashlib.sha256(standing.encode())
-    for name in sorted(tensors):
-        digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
-        digest.update(tensors[name].contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return own
