@@ -241,6 +241,8 @@ nowhere.safetensors). Give a file that floatlens adapt wrote.
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is not iterable
+        if surplus := header.keys() - {FORMAT, DIGEST}:  # such as a damaged name of the checksum
+            raise ValueError(f"its header has a field {min(surplus)!r}")
         info = AdapterInfo(**json.loads(header[FORMAT]))
         _refuse_impossible(info)
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
