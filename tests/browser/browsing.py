@@ -81,8 +81,8 @@ def opened(browser: Any, address: str, *, width: int = 1280, scheme: str = "ligh
 
 def number(text: str) -> float:
     """The first number of a text, as the page writes it."""
-    first = text.replace("≈", "").replace("≥", "").replace("−", "-").split()[0]
-    return float("nan") if first == "–" else float(first)
+    first = text.replace("≈", "").replace("≥", "").replace("\N{MINUS SIGN}", "-").split()[0]
+    return float("nan") if first == "\N{EN DASH}" else float(first)
 
 
 def null_of(text: str) -> float:

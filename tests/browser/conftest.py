@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.browsing import PROMPT, chromium, save_page
 
 import floatlens as fl
+from browser.browsing import PROMPT, chromium, save_page
 from floatlens.trace.trace import Trace
 
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser.browsing import null_of, number, opened
 
+from browser.browsing import null_of, number, opened
 from floatlens.measures import absorption_of_anchors, find_anchors, lift
 from floatlens.measures.received_attention import mean_over_heads
 from floatlens.trace.trace import Trace
@@ -67,7 +67,9 @@ def test_a_cell_of_the_heat_map_says_the_same_as_the_dataset(browser: Any, two_r
         keys, layers = expected.sizes["key"], expected.sizes["layer"]
         for layer, key in ((0, 5), (5, 25)):
             seen.page.mouse.move(box["x"] + (key + 0.5) * box["width"] / keys, box["y"] + (layer + 0.5) * box["height"] / layers)
-            seen.page.wait_for_function("(text) => document.querySelector('.hover')?.textContent.includes(text)", arg=f"{layer}, mean over heads")
+            seen.page.wait_for_function(
+                "(text) => document.querySelector('.hover')?.textContent.includes(text)", arg=f"{layer}, mean over heads"
+            )
             said = seen.lines()
             assert said["position"] == str(key)
             assert number(said["lift"]) == pytest.approx(expected.isel(layer=layer, key=key).item(), rel=2e-4)
@@ -105,7 +107,9 @@ def test_a_link_restores_the_state_after_a_reload(browser: Any, two_runs: str) -
         assert seen.page.locator(".token.pinned").first.get_attribute("data-position") == "9"
 
 
-@pytest.mark.parametrize("link", ["#/run/nothing/99?step=999&layer=77&head=-4&key=1e9", "#/%E0%A4%A/%", "#//?step=NaN&group=__proto__", "#" + "a" * 5000])
+@pytest.mark.parametrize(
+    "link", ["#/run/nothing/99?step=999&layer=77&head=-4&key=1e9", "#/%E0%A4%A/%", "#//?step=NaN&group=__proto__", "#" + "a" * 5000]
+)
 def test_a_link_that_means_nothing_still_opens(browser: Any, two_runs: str, link: str) -> None:
     with opened(browser, two_runs + link, wait_for=".token") as seen:
         assert seen.said == []
@@ -134,7 +138,10 @@ def test_a_written_token_shows_where_its_row_looked(browser: Any, two_runs: str,
         rows = seen.page.locator(".evidence li").all_inner_texts()
         top = data[["top_key", "top_weight"]].isel(layer=4, head=1, position=position)
         for rank in range(3):
-            assert f"at {top['top_key'][rank].item()}\n" in rows[rank].replace(" %", "\n %") or f"at {top['top_key'][rank].item()}" in rows[rank]
+            assert (
+                f"at {top['top_key'][rank].item()}\n" in rows[rank].replace(" %", "\n %")
+                or f"at {top['top_key'][rank].item()}" in rows[rank]
+            )
             assert number(rows[rank].split("\n")[-1]) == pytest.approx(100 * top["top_weight"][rank].item(), abs=0.21)
         assert seen.page.locator(".arcs path").count() >= 2
         seen.wait_for_state(row=str(position))

@@ -147,7 +147,12 @@ def test_a_sample_that_is_not_there_is_refused(trace: Trace) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("[]", "holds no rows"), ('[{"update": 1}]', "no column 'measure'"), ("{", "cannot be read"), ('[{"update": 1.5, "measure": "x", "value": 1}]', "not a number")],
+    [
+        ("[]", "holds no rows"),
+        ('[{"update": 1}]', "no column 'measure'"),
+        ("{", "cannot be read"),
+        ('[{"update": 1.5, "measure": "x", "value": 1}]', "not a number"),
+    ],
 )
 def test_a_table_of_a_training_that_cannot_be_drawn_is_refused(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "training.json"

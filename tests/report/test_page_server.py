@@ -44,11 +44,21 @@ def test_it_serves_the_page_and_its_data_under_the_token(served: PageServer) -> 
 
 
 def test_without_the_token_nothing_is_found(served: PageServer) -> None:
-    for path in ("/", "/index.html", "//", f"/{served.token[:-1]}/", f"/{served.token}x/index.html", f"/?{served.token}", f"/x/{served.token}/"):
+    for path in (
+        "/",
+        "/index.html",
+        "//",
+        f"/{served.token[:-1]}/",
+        f"/{served.token}x/index.html",
+        f"/?{served.token}",
+        f"/x/{served.token}/",
+    ):
         assert ask(served, path)[:2] == (404, b"")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example", "[::1]", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example", "[::1]", "0.0.0.0"]
+)
 def test_a_foreign_host_is_refused(served: PageServer, host: str) -> None:
     assert ask(served, f"/{served.token}/", host=host)[0] == 421
 
@@ -59,7 +69,20 @@ def test_other_methods_are_refused(served: PageServer, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["out", "up/secret.txt", "../secret.txt", "%2e%2e/secret.txt", "data/../../secret.txt", "..%2fsecret.txt", "%00", "data", "a\\..\\b", "//etc/passwd", "./index.html"]
+    "path",
+    [
+        "out",
+        "up/secret.txt",
+        "../secret.txt",
+        "%2e%2e/secret.txt",
+        "data/../../secret.txt",
+        "..%2fsecret.txt",
+        "%00",
+        "data",
+        "a\\..\\b",
+        "//etc/passwd",
+        "./index.html",
+    ],
 )
 def test_nothing_outside_the_folder_is_served(served: PageServer, path: str) -> None:
     assert ask(served, f"/{served.token}/{path}")[:2] == (404, b"")

@@ -1,5 +1,6 @@
 """`floatlens view`: open the page of runs in the browser, served from this machine."""
 
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -72,6 +73,7 @@ def _serve(folder: Path, port: int, browser: bool) -> None:
         if browser and not open_browser(server.address):
             say(console, "No browser could be opened; open the address yourself.")
         say(console, "Press Ctrl-C to end.")
+        sys.stdout.flush()  # to a pipe, nothing would be seen before the end
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

@@ -46,13 +46,21 @@ export async function loadFrame(page: Page, run: RunDocument, sample: SampleDocu
 }
 
 /** Received attention of every key from one group of rows, in one layer, by one head or by all. */
-export interface Profile {
-  lift: Values;
-  share: Values;
-  fairShare: Values;
-  ranks: Int32Array;
-  standing: Values | null; // of the mean over heads
-  approximate: Quantised | null;
+export class Profile {
+  private ranked: Int32Array | null = null;
+
+  constructor(
+    readonly lift: Values,
+    readonly share: Values,
+    readonly fairShare: Values,
+    readonly standing: Values | null, // of the mean over heads
+    readonly approximate: Quantised | null,
+  ) {}
+
+  /** Sorting costs more than all the rest, and only what is hovered needs it. */
+  get ranks(): Int32Array {
+    return (this.ranked ??= ranksOf(this.lift));
+  }
 }
 
 export async function loadProfile(page: Page, frame: Frame, layer: number, head: number | null, group: number): Promise<Profile | null> {
@@ -62,8 +70,7 @@ export async function loadProfile(page: Page, frame: Frame, layer: number, head:
   if (!mass || !visible || !fair) return null;
   const fairMass = Float32Array.from(visible, (rows, key) => rows * fair[key]);
   if (head === null) {
-    const lift = liftOf(mass, visible, fair);
-    return { lift, share: shareOf(mass), fairShare: shareOf(fairMass), ranks: ranksOf(lift), standing: frame.along("standing", layer, group), approximate: null };
+    return new Profile(liftOf(mass, visible, fair), shareOf(mass), shareOf(fairMass), frame.along("standing", layer, group), null);
   }
   const opened = page.array(frame.sample, "lift_by_head");
   if (!opened) return null;
@@ -71,7 +78,7 @@ export async function loadProfile(page: Page, frame: Frame, layer: number, head:
   const [, , heads, groups, keys] = array.shape;
   const lift = await array.row(frame.step, ((layer * heads + head) * groups + group) * keys, keys);
   const ofHead = Float32Array.from(fairMass, (amount, key) => (amount > 0 ? amount * lift[key] : NaN));
-  return { lift, share: shareOf(ofHead), fairShare: shareOf(fairMass), ranks: ranksOf(lift), standing: null, approximate: array.approximate };
+  return new Profile(lift, shareOf(ofHead), shareOf(fairMass), null, array.approximate);
 }
 
 export interface Matrix {

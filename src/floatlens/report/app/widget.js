@@ -4239,13 +4239,13 @@ function nl(e, t) {
 	}), f = /* @__PURE__ */ A(() => {
 		let e = Math.max(2, Math.floor((V(s) - 44) / (V(l) ? 44 : 74))), n = Math.ceil(t.x.length / e);
 		return [...t.x.keys()].filter((e) => e % n === 0);
-	}), p = (e) => e.points ? (t.series.indexOf(e) - (t.series.length - 1) / 2) * 9 : 0;
-	function m(e) {
-		let t = "", n = !1;
-		return e.forEach((e, r) => {
-			if (!Z(e)) return void (n = !1);
-			t += `${n ? "L" : "M"}${V(u)(r).toFixed(1)} ${V(d)(e).toFixed(1)}`, n = !0;
-		}), t;
+	}), p = (e) => e.points || e.low ? (t.series.indexOf(e) - (t.series.length - 1) / 2) * (e.points ? 9 : 5) : 0;
+	function m(e, t = 0) {
+		let n = "", r = !1;
+		return e.forEach((e, i) => {
+			if (!Z(e)) return void (r = !1);
+			n += `${r ? "L" : "M"}${(V(u)(i) + t).toFixed(1)} ${V(d)(e).toFixed(1)}`, r = !0;
+		}), n;
 	}
 	function h(e) {
 		let n = e.currentTarget.getBoundingClientRect(), r = (e.clientX - n.left) / n.width * V(s), i = 0;
@@ -4339,7 +4339,7 @@ function nl(e, t) {
 			var t = Uc();
 			R((e) => {
 				ii(t, 0, `line c${V(n).colour ?? ""}`), X(t, "d", e), X(t, "stroke-dasharray", Rc[V(n).colour]);
-			}, [() => m(V(n).values)]), G(e, t);
+			}, [() => m(V(n).values, p(V(n)))]), G(e, t);
 		};
 		q(o, (e) => {
 			V(n).points || e(s);
@@ -4542,7 +4542,7 @@ function _l(e, t) {
 	}), k(ge), k(pe);
 	var _e = L(pe, 4), ve = P(_e), ye = (e) => {
 		{
-			let t = /* @__PURE__ */ A(() => `Without and with the gold passage: ${V(f)}`), n = /* @__PURE__ */ A(() => oe(V(l).filter((e) => u.includes(e.context))));
+			let t = /* @__PURE__ */ A(() => `Brackets: ${V(f)}`), n = /* @__PURE__ */ A(() => oe(V(l).filter((e) => u.includes(e.context))));
 			Mc(e, {
 				get title() {
 					return V(t);
@@ -4990,40 +4990,37 @@ async function Tl(e, t, n, r) {
 		i.set(t, s), a.set(t, await s.row(r)), r + 1 < n.steps && s.stored(r + 1);
 	})), new wl(t, n, r, a, i);
 }
-async function El(e, t, n, r, i) {
+var El = class {
+	lift;
+	share;
+	fairShare;
+	standing;
+	approximate;
+	ranked = null;
+	constructor(e, t, n, r, i) {
+		this.lift = e, this.share = t, this.fairShare = n, this.standing = r, this.approximate = i;
+	}
+	get ranks() {
+		return this.ranked ??= Li(this.lift);
+	}
+};
+async function Dl(e, t, n, r, i) {
 	let a = t.along("mass", n, i), o = t.along("visible", n, i), s = t.along("null", n, i);
 	if (!a || !o || !s) return null;
 	let c = Float32Array.from(o, (e, t) => e * s[t]);
-	if (r === null) {
-		let e = Fi(a, o, s);
-		return {
-			lift: e,
-			share: Ii(a),
-			fairShare: Ii(c),
-			ranks: Li(e),
-			standing: t.along("standing", n, i),
-			approximate: null
-		};
-	}
+	if (r === null) return new El(Fi(a, o, s), Ii(a), Ii(c), t.along("standing", n, i), null);
 	let l = e.array(t.sample, "lift_by_head");
 	if (!l) return null;
 	let u = await l, [, , d, f, p] = u.shape, m = await u.row(t.step, ((n * d + r) * f + i) * p, p);
-	return {
-		lift: m,
-		share: Ii(Float32Array.from(c, (e, t) => e > 0 ? e * m[t] : NaN)),
-		fairShare: Ii(c),
-		ranks: Li(m),
-		standing: null,
-		approximate: u.approximate
-	};
+	return new El(m, Ii(Float32Array.from(c, (e, t) => e > 0 ? e * m[t] : NaN)), Ii(c), null, u.approximate);
 }
-async function Dl(e, t, n, r) {
-	return kl(t.run.layers.length, t.sample.positions, (i) => El(e, t, i, n, r));
+async function Ol(e, t, n, r) {
+	return Al(t.run.layers.length, t.sample.positions, (i) => Dl(e, t, i, n, r));
 }
-async function Ol(e, t, n, r, i, a) {
-	return kl(n.steps, n.positions, async (o) => El(e, await Tl(e, t, n, o), r, i, a));
+async function kl(e, t, n, r, i, a) {
+	return Al(n.steps, n.positions, async (o) => Dl(e, await Tl(e, t, n, o), r, i, a));
 }
-async function kl(e, t, n) {
+async function Al(e, t, n) {
 	let r = await Promise.all(Array.from({ length: e }, (e, t) => n(t)));
 	if (r.some((e) => !e)) return null;
 	let i = {
@@ -5038,7 +5035,7 @@ async function kl(e, t, n) {
 		i.lift.set(e.lift, n * t), i.share.set(e.share, n * t), i.standing?.set(e.standing, n * t);
 	}), i;
 }
-async function Al(e, t, n, r, i, a) {
+async function jl(e, t, n, r, i, a) {
 	let o = await e.values(n, "written"), s = o ? Array.from(o).indexOf(r) : -1, c = e.array(n, "top_key"), l = e.array(n, "top_weight");
 	if (s < 0 || !c || !l) return null;
 	let [u, d] = [await c, await l], [, f, p, m] = u.shape, [h, g] = [await u.row(i), await d.row(i)], _ = /* @__PURE__ */ new Map();
@@ -5057,12 +5054,12 @@ async function Al(e, t, n, r, i, a) {
 		approximate: d.approximate
 	};
 }
-var jl = {
+var Ml = {
 	0: "no anchor",
 	1: "anchor",
 	2: "not measured: too few rows see it"
-}, Ml = /* @__PURE__ */ W("<rect></rect>"), Nl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Pl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Fl = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
-function Il(e, t) {
+}, Nl = /* @__PURE__ */ W("<rect></rect>"), Pl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Fl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Il = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
+function Ll(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Math.max(4, Math.min(96, (V(r) - 34 - 4) / t.heads))), a = /* @__PURE__ */ A(() => Math.max(9, Math.min(30, 420 / t.layers.length))), o = /* @__PURE__ */ A(() => V(a) * t.layers.length), s = /* @__PURE__ */ A(() => t.layers.flatMap((e, n) => Array.from({ length: t.heads }, (e, r) => ({
 		layer: n,
@@ -5082,9 +5079,9 @@ function Il(e, t) {
 			]
 		};
 	}
-	var p = Fl(), m = P(p), h = P(m);
+	var p = Il(), m = P(p), h = P(m);
 	Y(h, 17, () => V(s), J, (e, t) => {
-		var r = Ml();
+		var r = Nl();
 		let o;
 		R((e) => {
 			o = ii(r, 0, "cell", null, o, { chosen: V(t).layer === n.layer && V(t).head === n.head }), X(r, "x", 34 + V(t).head * V(i)), X(r, "y", V(t).layer * V(a)), X(r, "width", V(i) - 1), X(r, "height", V(a) - 1), X(r, "fill", e);
@@ -5095,7 +5092,7 @@ function Il(e, t) {
 	var g = L(h);
 	Y(g, 17, () => t.layers, J, (e, t, r) => {
 		var i = Nr(), o = F(i), s = (e) => {
-			var i = Nl();
+			var i = Pl();
 			let o;
 			X(i, "x", 28);
 			var s = I(i, !0);
@@ -5110,7 +5107,7 @@ function Il(e, t) {
 	var _ = L(g);
 	Y(_, 17, () => ({ length: t.heads }), J, (e, t, n) => {
 		var r = Nr(), a = F(r), s = (e) => {
-			var t = Pl();
+			var t = Fl();
 			t.textContent = n, R(() => {
 				X(t, "x", 34 + (n + .5) * V(i)), X(t, "y", V(o) + 13);
 			}), G(e, t);
@@ -5128,8 +5125,8 @@ function Il(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/parts/HeatMap.svelte
-var Ll = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), Rl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), zl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Bl = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), Vl = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), Hl = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), Ul = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), Wl = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), Gl = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
-function Kl(e, t) {
+var Rl = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), zl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Bl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Vl = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), Hl = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), Ul = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), Wl = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), Gl = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), Kl = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
+function ql(e, t) {
 	Xe(t, !0);
 	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(600), i = /* @__PURE__ */ A(() => t.matrix ? Math.max(7, Math.min(26, 300 / t.matrix.rows)) : 12), a = /* @__PURE__ */ A(() => t.matrix ? Math.max(1, Math.round(t.matrix.rows * V(i))) : 120), o = /* @__PURE__ */ A(() => Math.max(10, V(r) - 34 - 4)), s = /* @__PURE__ */ A(() => t.matrix ? V(o) / t.matrix.keys : 1), c = /* @__PURE__ */ M("");
 	Cn(() => {
@@ -5187,12 +5184,12 @@ function Kl(e, t) {
 		let e = setTimeout(m, 250);
 		return () => clearTimeout(e);
 	});
-	var h = Gl(), g = P(h), _ = (e) => {
-		var l = Ul(), m = F(l);
+	var h = Kl(), g = P(h), _ = (e) => {
+		var l = Wl(), m = F(l);
 		let h;
 		Ai(m, (e) => N(n, e), () => V(n));
 		var g = L(m, 2), _ = P(g), v = (e) => {
-			var t = Ll();
+			var t = Rl();
 			X(t, "x", 34), R(() => {
 				X(t, "href", V(c)), X(t, "width", V(o)), X(t, "height", V(a));
 			}), G(e, t);
@@ -5202,7 +5199,7 @@ function Kl(e, t) {
 		});
 		var y = L(_);
 		Y(y, 17, () => V(d), J, (e, n) => {
-			var r = Rl();
+			var r = zl();
 			let a;
 			X(r, "x", 28);
 			var o = I(r, !0);
@@ -5212,7 +5209,7 @@ function Kl(e, t) {
 		});
 		var b = L(y);
 		Y(b, 17, () => V(f), J, (e, t) => {
-			var n = zl(), r = I(n, !0);
+			var n = Bl(), r = I(n, !0);
 			R(() => {
 				X(n, "x", 34 + (V(t) + .5) * V(s)), X(n, "y", V(a) + 14), K(r, V(t));
 			}), G(e, n);
@@ -5220,7 +5217,7 @@ function Kl(e, t) {
 		var x = L(b), S = I(x), C = L(x), w = L(C);
 		X(w, "x", 34);
 		var ee = L(w), T = (e) => {
-			var n = Bl();
+			var n = Vl();
 			R((e) => {
 				X(n, "x", 34 + t.keyAt * V(s)), X(n, "width", e), X(n, "height", V(a));
 			}, [() => Math.max(2, V(s))]), G(e, n);
@@ -5229,13 +5226,13 @@ function Kl(e, t) {
 			t.keyAt !== null && e(T);
 		}), k(g);
 		var te = L(g, 2), ne = P(te), re = I(ne, !0), E = L(ne, 4), ie = I(E), ae = L(E, 2), oe = I(ae), se = L(ae, 2), ce = (e) => {
-			G(e, Vl());
+			G(e, Hl());
 		};
 		q(se, (e) => {
 			t.matrix.standing && e(ce);
 		});
 		var le = L(se, 2), ue = (e) => {
-			G(e, Hl());
+			G(e, Ul());
 		};
 		q(le, (e) => {
 			t.matrix.approximate && e(ue);
@@ -5255,7 +5252,7 @@ function Kl(e, t) {
 			n && t.pick(...n);
 		}), G(e, l);
 	}, v = (e) => {
-		G(e, Wl());
+		G(e, Gl());
 	};
 	q(g, (e) => {
 		t.matrix ? e(_) : e(v, -1);
@@ -5263,8 +5260,8 @@ function Kl(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/parts/Pattern.svelte
-var ql = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), Jl = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
-function Yl(e, t) {
+var Jl = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), Yl = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
+function Xl(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(""), i = /* @__PURE__ */ M(300), a = {
 		low: .001,
@@ -5288,8 +5285,8 @@ function Yl(e, t) {
 			lines: [["weight", Q(t.values[i * t.size + a], 5)]]
 		};
 	}
-	var c = Jl(), l = P(c), u = P(l), d = (e) => {
-		var n = ql();
+	var c = Yl(), l = P(c), u = P(l), d = (e) => {
+		var n = Jl();
 		R(() => {
 			X(n, "href", V(r)), X(n, "width", t.size), X(n, "height", t.size);
 		}), G(e, n);
@@ -5304,8 +5301,8 @@ function Yl(e, t) {
 }
 Cr(["pointermove"]);
 // src/parts/Tokens.svelte
-var Xl = /* @__PURE__ */ U("<br/>"), Zl = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), Ql = /* @__PURE__ */ W("<path></path>"), $l = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), eu = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
-function tu(e, t) {
+var Zl = /* @__PURE__ */ U("<br/>"), Ql = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), $l = /* @__PURE__ */ W("<path></path>"), eu = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), tu = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
+function nu(e, t) {
 	Xe(t, !0);
 	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(0), i = /* @__PURE__ */ M(en([])), a = /* @__PURE__ */ M(0), o = [
 		"unwritten",
@@ -5351,14 +5348,14 @@ function tu(e, t) {
 			}];
 		}) : [], !0);
 	}
-	var l = eu(), u = P(l);
+	var l = tu(), u = P(l);
 	Y(u, 17, () => V(s), (e) => e.position, (e, n) => {
-		var r = Zl(), i = F(r);
+		var r = Ql(), i = F(r);
 		let a, o;
 		var s = I(P(i), !0);
 		k(i);
 		var c = L(i), l = (e) => {
-			G(e, Xl());
+			G(e, Zl());
 		};
 		q(c, (e) => {
 			V(n).breaks && e(l);
@@ -5379,9 +5376,9 @@ function tu(e, t) {
 		}), H("click", i, () => t.pick(V(n).position)), G(e, r);
 	});
 	var d = L(u, 2), f = (e) => {
-		var t = $l();
+		var t = eu();
 		Y(t, 21, () => V(i), J, (e, t) => {
-			var n = Ql();
+			var n = $l();
 			R(() => {
 				X(n, "d", V(t).path), X(n, "stroke-width", 1 + 7 * V(t).weight);
 			}), G(e, n);
@@ -5397,10 +5394,10 @@ function tu(e, t) {
 }
 Cr(["click"]);
 // src/views/Heads.svelte
-var nu = /* @__PURE__ */ U("<option> </option>"), ru = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), iu = /* @__PURE__ */ U("<p class=\"note\"> </p>"), au = /* @__PURE__ */ U("<!> <!>", 1), ou = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), su = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), cu = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
-function lu(e, t) {
+var ru = /* @__PURE__ */ U("<option> </option>"), iu = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), au = /* @__PURE__ */ U("<p class=\"note\"> </p>"), ou = /* @__PURE__ */ U("<!> <!>", 1), su = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), cu = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), lu = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
+function uu(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), c = new Sc(() => r.values(V(a), "head_value")), l = new Sc(() => r.values(V(a), "head_null")), u = new Sc(() => r.values(V(a), "entropy_by_head")), d = new Sc(() => r.values(V(a), "first_by_head")), f = new Sc(() => r.values(V(a), "first_by_head_null")), p = new Sc(() => r.vocabulary(V(a))), m = new Sc(() => r.values(V(a), "final")), h = /* @__PURE__ */ A(() => Ic("lift", !0)), g = new Sc(async () => n.head === null ? null : Ol(r, V(i), V(a), n.layer, n.head, V(o))), _ = new Sc(async () => {
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), c = new Sc(() => r.values(V(a), "head_value")), l = new Sc(() => r.values(V(a), "head_null")), u = new Sc(() => r.values(V(a), "entropy_by_head")), d = new Sc(() => r.values(V(a), "first_by_head")), f = new Sc(() => r.values(V(a), "first_by_head_null")), p = new Sc(() => r.vocabulary(V(a))), m = new Sc(() => r.values(V(a), "final")), h = /* @__PURE__ */ A(() => Ic("lift", !0)), g = new Sc(async () => n.head === null ? null : kl(r, V(i), V(a), n.layer, n.head, V(o))), _ = new Sc(async () => {
 		let [e, t, s, c] = [
 			n.layer,
 			n.head,
@@ -5411,7 +5408,7 @@ function lu(e, t) {
 		let l = await Tl(r, V(i), V(a), c);
 		return {
 			frame: l,
-			profile: await El(r, l, e, t, s)
+			profile: await Dl(r, l, e, t, s)
 		};
 	}), v = /* @__PURE__ */ A(() => V(i).chosen.findIndex(([e, t]) => e === V(i).layers[n.layer] && t === n.head)), y = new Sc(async () => {
 		let [e, t, i] = [
@@ -5480,12 +5477,12 @@ function lu(e, t) {
 			]
 		};
 	};
-	var re = cu(), E = P(re), ie = P(E), ae = (e) => {
+	var re = lu(), E = P(re), ie = P(E), ae = (e) => {
 		{
 			let t = (e) => {
-				var t = ru(), r = L(P(t), 2);
+				var t = iu(), r = L(P(t), 2);
 				Y(r, 21, () => V(a).measures, J, (e, t) => {
-					var n = nu(), r = I(n, !0), i = {};
+					var n = ru(), r = I(n, !0), i = {};
 					R(() => {
 						K(r, V(t)), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 					}), G(e, n);
@@ -5504,7 +5501,7 @@ function lu(e, t) {
 				tools: t,
 				children: (e, t) => {
 					var n = Nr(), r = F(n), o = (e) => {
-						Il(e, {
+						Ll(e, {
 							get label() {
 								return V(a).measures[V(s)];
 							},
@@ -5532,7 +5529,7 @@ function lu(e, t) {
 			});
 		}
 	}, oe = (e) => {
-		var t = iu(), n = I(t, !0);
+		var t = au(), n = I(t, !0);
 		R(() => K(n, V(a).skipped.heads ?? "This trace holds nothing per head.")), G(e, t);
 	};
 	q(ie, (e) => {
@@ -5547,7 +5544,7 @@ function lu(e, t) {
 				},
 				table: w,
 				children: (e, t) => {
-					var r = au(), i = F(r);
+					var r = ou(), i = F(r);
 					{
 						let e = /* @__PURE__ */ A(() => [{
 							name: "row entropy",
@@ -5609,7 +5606,7 @@ function lu(e, t) {
 		n.head !== null && e(ce);
 	}), k(E);
 	var le = L(E, 2), ue = (e) => {
-		var t = su(), r = F(t), o = P(r);
+		var t = cu(), r = F(t), o = P(r);
 		{
 			let e = /* @__PURE__ */ A(() => `Steps × keys, layer ${V(i).layers[n.layer]}, head ${n.head}`);
 			Mc(o, {
@@ -5619,7 +5616,7 @@ function lu(e, t) {
 				table: ee,
 				children: (e, t) => {
 					var r = Nr(), i = F(r), o = (e) => {
-						Kl(e, {
+						ql(e, {
 							label: "Lift by step and key",
 							get matrix() {
 								return g.value;
@@ -5645,7 +5642,7 @@ function lu(e, t) {
 							}
 						});
 					}, s = (e) => {
-						var t = iu(), n = I(t, !0);
+						var t = au(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? "Reading …")), G(e, t);
 					};
 					q(i, (e) => {
@@ -5675,7 +5672,7 @@ function lu(e, t) {
 						])
 					}),
 					children: (e, t) => {
-						Yl(e, {
+						Xl(e, {
 							get values() {
 								return y.value;
 							},
@@ -5692,10 +5689,10 @@ function lu(e, t) {
 			y.value && e(c);
 		}), k(r);
 		var l = L(r, 2), u = (e) => {
-			var t = ou(), r = P(t);
+			var t = su(), r = P(t);
 			{
 				let e = /* @__PURE__ */ A(() => `Keys of head ${n.head} on the text`);
-				tu(r, {
+				nu(r, {
 					get frame() {
 						return _.value.frame;
 					},
@@ -5738,7 +5735,7 @@ function lu(e, t) {
 }
 Cr(["change"]);
 // node_modules/zarrita/dist/src/errors.js
-var uu = class extends Error {}, du = class extends uu {
+var du = class extends Error {}, fu = class extends du {
 	_tag = "NotFoundError";
 	name = "NotFoundError";
 	path;
@@ -5746,21 +5743,21 @@ var uu = class extends Error {}, du = class extends uu {
 	constructor(e, t = {}) {
 		super(`Not found: ${e}`, { cause: t.cause }), this.path = t.path, this.found = t.found;
 	}
-}, fu = class extends uu {
+}, pu = class extends du {
 	_tag = "InvalidMetadataError";
 	name = "InvalidMetadataError";
 	path;
 	constructor(e, t = {}) {
 		super(e, { cause: t.cause }), this.path = t.path;
 	}
-}, pu = class extends uu {
+}, mu = class extends du {
 	_tag = "UnknownCodecError";
 	name = "UnknownCodecError";
 	codec;
 	constructor(e) {
 		super(`Unknown codec: ${e}`), this.codec = e;
 	}
-}, mu = class extends uu {
+}, hu = class extends du {
 	_tag = "CodecPipelineError";
 	name = "CodecPipelineError";
 	direction;
@@ -5774,7 +5771,7 @@ var uu = class extends Error {}, du = class extends uu {
 		].filter(Boolean);
 		super(t.join(" "), { cause: e.cause }), this.direction = e.direction, this.codec = e.codec, this.chunkPath = e.chunkPath;
 	}
-}, hu = class extends uu {
+}, gu = class extends du {
 	_tag = "UnsupportedError";
 	name = "UnsupportedError";
 	feature;
@@ -5783,33 +5780,33 @@ var uu = class extends Error {}, du = class extends uu {
 	}
 };
 // node_modules/zarrita/dist/src/codecs/_shared.js
-function gu(e) {
+function _u(e) {
 	return () => {
-		throw new hu(`${e} encode`);
+		throw new gu(`${e} encode`);
 	};
 }
 // node_modules/zarrita/dist/src/codecs/bitround.js
-var _u = class e {
+var vu = class e {
 	kind = "array_to_array";
 	constructor(e, t) {
-		if (e.keepbits < 0) throw new fu("keepbits must be zero or positive");
+		if (e.keepbits < 0) throw new pu("keepbits must be zero or positive");
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
-	encode = gu("bitround");
+	encode = _u("bitround");
 	decode(e) {
 		return e;
 	}
 };
 // node_modules/zarrita/dist/src/typedarray.js
-function vu(e) {
+function yu(e) {
 	return e instanceof ArrayBuffer || e instanceof SharedArrayBuffer;
 }
-var yu = class {
+var bu = class {
 	#e;
 	constructor(e, t, n) {
-		this.#e = typeof e == "number" ? new Uint8Array(e) : vu(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
+		this.#e = typeof e == "number" ? new Uint8Array(e) : yu(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
 	}
 	get BYTES_PER_ELEMENT() {
 		return 1;
@@ -5839,13 +5836,13 @@ var yu = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, bu = class {
+}, xu = class {
 	_data;
 	chars;
 	#e;
 	constructor(e, t, n, r) {
 		if (this.chars = e, this.#e = new TextEncoder(), typeof t == "number") this._data = new Uint8Array(t * e);
-		else if (vu(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
+		else if (yu(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
 		else {
 			let n = Array.from(t);
 			this._data = new Uint8Array(n.length * e);
@@ -5882,12 +5879,12 @@ var yu = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, xu = class e {
+}, Su = class e {
 	#e;
 	chars;
 	constructor(t, n, r, i) {
 		if (this.chars = t, typeof n == "number") this.#e = new Int32Array(n * t);
-		else if (vu(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
+		else if (yu(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
 		else {
 			let r = n, i = new e(t, 1);
 			this.#e = new Int32Array((function* () {
@@ -5930,30 +5927,30 @@ var yu = class {
 	}
 };
 // node_modules/zarrita/dist/src/util.js
-function Su() {
+function Cu() {
 	if (typeof SharedArrayBuffer > "u") throw Error("SharedArrayBuffer is not available. In browsers, this requires Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy headers to be set.");
 }
-function Cu(e, t) {
+function wu(e, t) {
 	return t ? new SharedArrayBuffer(e) : new ArrayBuffer(e);
 }
-function wu(e) {
+function Tu(e) {
 	let t = new TextDecoder().decode(e);
 	try {
 		return JSON.parse(t);
 	} catch (e) {
-		throw new fu("Failed to decode JSON", { cause: e });
+		throw new pu("Failed to decode JSON", { cause: e });
 	}
 }
-function Tu(e, t) {
+function Eu(e, t) {
 	let n = t / 2, r = t - 1, i = 0;
 	for (let a = 0; a < e.length; a += t) for (let t = 0; t < n; t += 1) i = e[a + t], e[a + t] = e[a + r - t], e[a + r - t] = i;
 }
-function Eu(e) {
+function Du(e) {
 	if (e === "v2:object") return globalThis.Array;
 	let t = e.match(/v2:([US])(\d+)/);
 	if (t) {
 		let [, e, n] = t;
-		return (e === "U" ? xu : bu).bind(null, Number(n));
+		return (e === "U" ? Su : xu).bind(null, Number(n));
 	}
 	if (e === "string") return globalThis.Array;
 	let n = {
@@ -5968,19 +5965,19 @@ function Eu(e) {
 		float16: globalThis.Float16Array,
 		float32: Float32Array,
 		float64: Float64Array,
-		bool: yu
+		bool: bu
 	}[e];
-	if (!n) throw new fu(`Unknown or unsupported dataType: ${e}`);
+	if (!n) throw new pu(`Unknown or unsupported dataType: ${e}`);
 	return n;
 }
-function Du(e, t) {
+function Ou(e, t) {
 	let n = e.length;
-	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Lu(n === t.length, "Order length must match the number of dimensions.");
+	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Ru(n === t.length, "Order length must match the number of dimensions.");
 	let r = 1, i = Array(n);
 	for (let n = t.length - 1; n >= 0; n--) i[t[n]] = r, r *= e[t[n]];
 	return i;
 }
-function Ou({ name: e, configuration: t }) {
+function ku({ name: e, configuration: t }) {
 	if (e === "default") {
 		let e = t?.separator ?? "/";
 		return (t) => ["c", ...t].join(e);
@@ -5989,12 +5986,12 @@ function Ou({ name: e, configuration: t }) {
 		let e = t?.separator ?? ".";
 		return (t) => t.join(e) || "0";
 	}
-	throw new fu(`Unknown chunk key encoding: ${e}`);
+	throw new pu(`Unknown chunk key encoding: ${e}`);
 }
-function ku(e) {
+function Au(e) {
 	if (e === "|O") return { dataType: "v2:object" };
 	let t = e.match(/^([<|>])(.*)$/);
-	if (!t) throw new fu(`Invalid dtype: ${e}`);
+	if (!t) throw new pu(`Invalid dtype: ${e}`);
 	let [, n, r] = t, i = {
 		b1: "bool",
 		i1: "int8",
@@ -6009,24 +6006,24 @@ function ku(e) {
 		f4: "float32",
 		f8: "float64"
 	}[r] ?? (r.startsWith("S") || r.startsWith("U") ? `v2:${r}` : void 0);
-	if (!i) throw new fu(`Unsupported or unknown dtype: ${e}`);
+	if (!i) throw new pu(`Unsupported or unknown dtype: ${e}`);
 	return n === "|" ? { dataType: i } : {
 		dataType: i,
 		endian: n === "<" ? "little" : "big"
 	};
 }
-function Au(e) {
+function ju(e) {
 	return (e.id === "fixedscaleoffset" || e.id === "numcodecs.fixedscaleoffset") && typeof e.scale == "number" && typeof e.offset == "number" && (e.astype === void 0 || typeof e.astype == "string") && (e.dtype === void 0 || typeof e.dtype == "string");
 }
-function ju(e, t = {}) {
-	let n = [], r = ku(e.dtype);
+function Mu(e, t = {}) {
+	let n = [], r = Au(e.dtype);
 	e.order === "F" && n.push({
 		name: "transpose",
 		configuration: { order: "F" }
 	});
 	for (let t of e.filters ?? []) {
 		if (t.id === "fixedscaleoffset" || t.id === "numcodecs.fixedscaleoffset") {
-			if (!Au(t)) throw new fu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
+			if (!ju(t)) throw new pu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
 			n.push({
 				name: "scale_offset",
 				configuration: {
@@ -6036,8 +6033,8 @@ function ju(e, t = {}) {
 			});
 			let r = t.astype ?? t.dtype;
 			if (r !== void 0 && r !== e.dtype) {
-				let e = ku(r).dataType;
-				if (!Nu(e, "number") && !Nu(e, "bigint")) throw new fu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
+				let e = Au(r).dataType;
+				if (!Pu(e, "number") && !Pu(e, "bigint")) throw new pu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
 				n.push({
 					name: "cast_value",
 					configuration: {
@@ -6085,14 +6082,14 @@ function ju(e, t = {}) {
 		attributes: t
 	};
 }
-function Mu(e, t = {}) {
+function Nu(e, t = {}) {
 	return {
 		zarr_format: 3,
 		node_type: "group",
 		attributes: t
 	};
 }
-function Nu(e, t) {
+function Pu(e, t) {
 	if (t !== "number" && t !== "bigint" && t !== "boolean" && t !== "object" && t !== "string") return e === t;
 	let n = e === "bool";
 	if (t === "boolean") return n;
@@ -6103,10 +6100,10 @@ function Nu(e, t) {
 	let a = e === "v2:object";
 	return t === "object" ? a : !r && !i && !n && !a;
 }
-function Pu(e) {
+function Fu(e) {
 	return e?.name === "sharding_indexed";
 }
-function Fu(e) {
+function Iu(e) {
 	if ((e.data_type === "uint64" || e.data_type === "int64") && e.fill_value != null) return BigInt(e.fill_value);
 	let t = e.data_type === "float16" || e.data_type === "float32" || e.data_type === "float64";
 	if (typeof e.fill_value == "string" && t) {
@@ -6119,20 +6116,20 @@ function Fu(e) {
 	}
 	return e.fill_value;
 }
-function Iu(e, ...t) {
+function Lu(e, ...t) {
 	if (!t.some((t) => e instanceof t)) throw e;
 }
-function Lu(e, t = "") {
+function Ru(e, t = "") {
 	if (!e) throw Error(t);
 }
-async function Ru(e, { format: t, signal: n }) {
+async function zu(e, { format: t, signal: n }) {
 	let r;
 	if (e instanceof ArrayBuffer) r = new Response(e);
 	else {
 		let t = new Uint8Array(e.buffer, e.byteOffset, e.byteLength);
 		r = new Response(t.slice().buffer);
 	}
-	Lu(r.body, "Response does not contain body.");
+	Ru(r.body, "Response does not contain body.");
 	try {
 		return await new Response(r.body.pipeThrough(new DecompressionStream(t), { signal: n })).arrayBuffer();
 	} catch {
@@ -6140,15 +6137,15 @@ async function Ru(e, { format: t, signal: n }) {
 	}
 }
 // node_modules/zarrita/dist/src/codecs/bytes.js
-var zu = Bu();
-function Bu() {
+var Bu = Vu();
+function Vu() {
 	let e = new Uint32Array([305419896]);
 	return new Uint8Array(e.buffer, e.byteOffset, e.byteLength)[0] !== 18;
 }
-function Vu(e) {
+function Hu(e) {
 	return "BYTES_PER_ELEMENT" in e ? e.BYTES_PER_ELEMENT : 4;
 }
-var Hu = class e {
+var Uu = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
@@ -6156,7 +6153,7 @@ var Hu = class e {
 	#r;
 	#i;
 	constructor(e, t) {
-		this.#i = e?.endian, this.#t = Eu(t.dataType), this.#r = t.shape, this.#e = Du(t.shape, "C");
+		this.#i = e?.endian, this.#t = Du(t.dataType), this.#r = t.shape, this.#e = Ou(t.shape, "C");
 		let n = new this.#t(0);
 		this.#n = n.BYTES_PER_ELEMENT;
 	}
@@ -6165,55 +6162,55 @@ var Hu = class e {
 	}
 	encode(e) {
 		let t = new Uint8Array(e.data.buffer);
-		return zu && this.#i === "big" && (t = t.slice(), Tu(t, Vu(this.#t))), t;
+		return Bu && this.#i === "big" && (t = t.slice(), Eu(t, Hu(this.#t))), t;
 	}
 	computeEncodedSize(e) {
 		return e;
 	}
 	decode(e) {
-		return zu && this.#i === "big" && (e = e.slice(), Tu(e, Vu(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
+		return Bu && this.#i === "big" && (e = e.slice(), Eu(e, Hu(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
 			data: new this.#t(e.buffer, e.byteOffset, e.byteLength / this.#n),
 			shape: this.#r,
 			stride: this.#e
 		};
 	}
-}, Uu = {
+}, Wu = {
 	NaN: NaN,
 	Infinity: Infinity,
 	"-Infinity": -Infinity
-}, Wu = {
+}, Gu = {
 	float16: 2,
 	float32: 4,
 	float64: 8
 };
-function Gu(e) {
-	return e in Wu;
-}
 function Ku(e) {
+	return e in Gu;
+}
+function qu(e) {
 	return e === "int64" || e === "uint64";
 }
-function qu(e, t) {
+function Ju(e, t) {
 	let n = BigInt(e), r = new ArrayBuffer(t), i = new DataView(r);
 	if (t === 2) {
-		if (typeof i.getFloat16 != "function") throw new hu("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
+		if (typeof i.getFloat16 != "function") throw new gu("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
 		return i.setUint16(0, Number(n)), i.getFloat16(0);
 	}
 	return t === 4 ? (i.setUint32(0, Number(n)), i.getFloat32(0)) : (i.setBigUint64(0, n), i.getFloat64(0));
 }
-function Ju(e, t) {
-	if (Ku(e)) {
-		if (typeof t != "number" || !Number.isInteger(t)) throw new fu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
+function Yu(e, t) {
+	if (qu(e)) {
+		if (typeof t != "number" || !Number.isInteger(t)) throw new pu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
 		return BigInt(t);
 	}
 	if (typeof t == "number") {
-		if (!Gu(e) && !Number.isInteger(t)) throw new fu(`Expected an integer value for data type "${e}", got ${t}`);
+		if (!Ku(e) && !Number.isInteger(t)) throw new pu(`Expected an integer value for data type "${e}", got ${t}`);
 		return t;
 	}
-	if (!Gu(e)) throw new fu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
-	return t in Uu ? Uu[t] : qu(t, Wu[e]);
+	if (!Ku(e)) throw new pu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
+	return t in Wu ? Wu[t] : Ju(t, Gu[e]);
 }
 // node_modules/zarrita/dist/src/codecs/cast_value.js
-var Yu = /* @__PURE__ */ new Set([
+var Xu = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6225,29 +6222,29 @@ var Yu = /* @__PURE__ */ new Set([
 	"float16",
 	"float32",
 	"float64"
-]), Xu = {
+]), Zu = {
 	int8: [-128, 127],
 	uint8: [0, 255],
 	int16: [-(2 ** 15), 2 ** 15 - 1],
 	uint16: [0, 2 ** 16 - 1],
 	int32: [-(2 ** 31), 2 ** 31 - 1],
 	uint32: [0, 2 ** 32 - 1]
-}, Zu = {
+}, Qu = {
 	int64: [-(2n ** 63n), 2n ** 63n - 1n],
 	uint64: [0n, 2n ** 64n - 1n]
 };
-function Qu(e, t, n) {
+function $u(e, t, n) {
 	return e.map(([e, r]) => ({
-		src: Ju(t, e),
-		tgt: Ju(n, r)
+		src: Yu(t, e),
+		tgt: Yu(n, r)
 	}));
 }
-function $u(e, t) {
+function ed(e, t) {
 	for (let n of t) if (typeof n.src == "number" && Number.isNaN(n.src)) {
 		if (typeof e == "number" && Number.isNaN(e)) return n.tgt;
 	} else if (e === n.src) return n.tgt;
 }
-function ed(e) {
+function td(e) {
 	if (!Number.isFinite(e)) return e;
 	if (Math.abs(e - Math.trunc(e)) === .5) {
 		let t = Math.floor(e), n = Math.ceil(e);
@@ -6255,19 +6252,19 @@ function ed(e) {
 	}
 	return Math.round(e);
 }
-function td(e) {
+function nd(e) {
 	return Math.sign(e) * Math.floor(Math.abs(e) + .5);
 }
-function nd(e) {
+function rd(e) {
 	switch (e) {
-		case "nearest-even": return ed;
+		case "nearest-even": return td;
 		case "towards-zero": return Math.trunc;
 		case "towards-positive": return Math.ceil;
 		case "towards-negative": return Math.floor;
-		case "nearest-away": return td;
+		case "nearest-away": return nd;
 	}
 }
-function rd(e, t, n) {
+function id(e, t, n) {
 	let r = t - e + 1;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6278,7 +6275,7 @@ function rd(e, t, n) {
 		};
 	}
 }
-function id(e, t, n) {
+function ad(e, t, n) {
 	let r = t - e + 1n;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6289,14 +6286,14 @@ function id(e, t, n) {
 		};
 	}
 }
-var ad = class e {
+var od = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
 	#n;
 	#r;
 	constructor(e, t, n, r, i, a) {
-		this.#e = t, this.#t = Eu(e), this.#n = od(t, e, n, r, i), this.#r = od(e, t, n, r, a);
+		this.#e = t, this.#t = Du(e), this.#n = sd(t, e, n, r, i), this.#r = sd(e, t, n, r, a);
 	}
 	getEncodedMeta(e) {
 		let t = e.fillValue;
@@ -6308,12 +6305,12 @@ var ad = class e {
 	}
 	static fromConfig(t, n) {
 		let r = n.dataType, i = t.data_type;
-		if (!Yu.has(r)) throw new fu(`cast_value codec does not support array data type: ${r}`);
-		if (!Yu.has(i)) throw new fu(`cast_value codec does not support encoded data type: ${i}`);
-		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? Qu(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? Qu(t.scalar_map.encode, r, i) : [];
+		if (!Xu.has(r)) throw new pu(`cast_value codec does not support array data type: ${r}`);
+		if (!Xu.has(i)) throw new pu(`cast_value codec does not support encoded data type: ${i}`);
+		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? $u(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? $u(t.scalar_map.encode, r, i) : [];
 		return new e(r, i, a, t.out_of_range, o, s);
 	}
-	encode = gu("cast_value");
+	encode = _u("cast_value");
 	decode(e) {
 		let t = e.data, n = new this.#t(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = this.#n(t[e]);
@@ -6324,53 +6321,53 @@ var ad = class e {
 		};
 	}
 };
-function od(e, t, n, r, i) {
-	let a = Gu(e), o = Ku(e), s = Gu(t), c = Ku(t), l;
+function sd(e, t, n, r, i) {
+	let a = Ku(e), o = qu(e), s = Ku(t), c = qu(t), l;
 	if (a && s) {
-		if (n !== "nearest-even") throw new fu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
+		if (n !== "nearest-even") throw new pu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
 		l = (e) => e;
 	} else if (a && !s && !c) {
-		let e = nd(n), i = rd(...Xu[t], r);
+		let e = rd(n), i = id(...Zu[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(e(t));
 		};
 	} else if (a && c) {
-		let e = nd(n), i = id(...Zu[t], r);
+		let e = rd(n), i = ad(...Qu[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(BigInt(e(t)));
 		};
 	} else if (!a && !o && s) l = (e) => e;
 	else if (o && s) l = (e) => Number(e);
-	else if (!a && !o && !s && !c) l = rd(...Xu[t], r);
+	else if (!a && !o && !s && !c) l = id(...Zu[t], r);
 	else if (!a && !o && c) {
-		let e = id(...Zu[t], r);
+		let e = ad(...Qu[t], r);
 		l = (t) => e(BigInt(t));
 	} else if (o && !s && !c) {
-		let e = rd(...Xu[t], r);
+		let e = id(...Zu[t], r);
 		l = (t) => e(Number(t));
-	} else if (o && c) l = id(...Zu[t], r);
+	} else if (o && c) l = ad(...Qu[t], r);
 	else throw Error(`Unhandled type combination: ${e} -> ${t}`);
 	return i.length === 0 ? l : (e) => {
-		let t = $u(e, i);
+		let t = ed(e, i);
 		return t === void 0 ? l(e) : t;
 	};
 }
 // node_modules/zarrita/dist/src/codecs/crc32c.js
-var sd = class e {
+var cd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig() {
 		return new e();
 	}
-	encode = gu("crc32c");
+	encode = _u("crc32c");
 	decode(e) {
 		return new Uint8Array(e.buffer, e.byteOffset, e.byteLength - 4);
 	}
 	computeEncodedSize(e) {
 		return e + 4;
 	}
-}, cd = /* @__PURE__ */ new Set([
+}, ld = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6383,7 +6380,7 @@ var sd = class e {
 	"float32",
 	"float64"
 ]);
-function ld(e, t) {
+function ud(e, t) {
 	let n = e.length, r = n === 0 || t[n - 1] === 1;
 	for (let i = n - 2; i >= 0 && r; i--) r = t[i] === t[i + 1] * e[i + 1];
 	if (r) return;
@@ -6391,18 +6388,18 @@ function ld(e, t) {
 	for (let r = 1; r < n && i; r++) i = t[r] === t[r - 1] * e[r - 1];
 	if (!i) throw Error(`DeltaCodec requires C- or Fortran-contiguous strides, got shape=${JSON.stringify(e)} stride=${JSON.stringify(t)}`);
 }
-var ud = class e {
+var dd = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e) {
 		this.#e = e;
 	}
 	static fromConfig(t, n) {
-		if (!cd.has(n.dataType)) throw new fu(`Delta codec does not support data type: ${n.dataType}`);
-		return new e(Eu(n.dataType));
+		if (!ld.has(n.dataType)) throw new pu(`Delta codec does not support data type: ${n.dataType}`);
+		return new e(Du(n.dataType));
 	}
 	encode(e) {
-		ld(e.shape, e.stride);
+		ud(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = t[e] - t[e - 1];
@@ -6413,7 +6410,7 @@ var ud = class e {
 		};
 	}
 	decode(e) {
-		ld(e.shape, e.stride);
+		ud(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = n[e - 1] + t[e];
@@ -6423,25 +6420,25 @@ var ud = class e {
 			stride: e.stride
 		};
 	}
-}, dd = class e {
+}, fd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = gu("gzip");
+	encode = _u("gzip");
 	async decode(e) {
-		let t = await Ru(e, { format: "gzip" });
+		let t = await zu(e, { format: "gzip" });
 		return new Uint8Array(t);
 	}
 };
 // node_modules/zarrita/dist/src/codecs/json2.js
-function fd(e, t) {
-	return Lu(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Lu(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Lu(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
-}
 function pd(e, t) {
+	return Ru(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Ru(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Ru(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
+}
+function md(e, t) {
 	return t instanceof Object && !Array.isArray(t) ? Object.keys(t).sort().reduce((e, n) => (e[n] = t[n], e), {}) : t;
 }
-var md = class e {
+var hd = class e {
 	configuration;
 	kind = "array_to_bytes";
 	#e;
@@ -6465,9 +6462,9 @@ var md = class e {
 	}
 	encode(e) {
 		let { indent: t, encoding: n, ensure_ascii: r, check_circular: i, allow_nan: a, sort_keys: o } = this.#e;
-		Lu(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
+		Ru(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
 		let s = [];
-		Lu(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(fd), o && s.push(pd);
+		Ru(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(pd), o && s.push(md);
 		let c = Array.from(e.data);
 		c.push("|O"), c.push(e.shape);
 		let l;
@@ -6484,15 +6481,15 @@ var md = class e {
 	}
 	decode(e) {
 		let { strict: t } = this.#t;
-		Lu(t, "JsonCodec does not yet support non-strict decoding.");
-		let n = wu(e), r = n.pop();
-		return n.pop(), Lu(r, "0D not implemented for JsonCodec."), {
+		Ru(t, "JsonCodec does not yet support non-strict decoding.");
+		let n = Tu(e), r = n.pop();
+		return n.pop(), Ru(r, "0D not implemented for JsonCodec."), {
 			data: n,
 			shape: r,
-			stride: Du(r, "C")
+			stride: Ou(r, "C")
 		};
 	}
-}, hd = /* @__PURE__ */ new Set([
+}, gd = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6504,7 +6501,7 @@ var md = class e {
 	"float16",
 	"float32",
 	"float64"
-]), gd = class e {
+]), _d = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
@@ -6513,10 +6510,10 @@ var md = class e {
 		this.#t = e, this.#n = t, this.#e = n;
 	}
 	static fromConfig(t, n) {
-		if (!hd.has(n.dataType)) throw new fu(`scale_offset codec does not support data type: ${n.dataType}`);
-		return new e(Ju(n.dataType, t.scale ?? 1), Ju(n.dataType, t.offset ?? 0), Eu(n.dataType));
+		if (!gd.has(n.dataType)) throw new pu(`scale_offset codec does not support data type: ${n.dataType}`);
+		return new e(Yu(n.dataType, t.scale ?? 1), Yu(n.dataType, t.offset ?? 0), Du(n.dataType));
 	}
-	encode = gu("scale_offset");
+	encode = _u("scale_offset");
 	decode(e) {
 		let t = e.data, n = new this.#e(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = t[e] / this.#t + this.#n;
@@ -6526,38 +6523,38 @@ var md = class e {
 			stride: e.stride
 		};
 	}
-}, _d = class e {
+}, vd = class e {
 	kind = "bytes_to_bytes";
 	#e;
 	constructor(e, t) {
 		if (t) {
-			let e = new (Eu(t.dataType))(0);
-			Lu("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
+			let e = new (Du(t.dataType))(0);
+			Ru("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
 		} else this.#e = e.elementsize ?? 4;
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
 	encode(e) {
-		return vd(e, this.#e);
-	}
-	decode(e) {
 		return yd(e, this.#e);
 	}
+	decode(e) {
+		return bd(e, this.#e);
+	}
 };
-function vd(e, t) {
+function yd(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[n * r + a] = e[a * t + n];
 	return i;
 }
-function yd(e, t) {
+function bd(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[a * t + n] = e[n * r + a];
 	return i;
 }
 // node_modules/zarrita/dist/src/codecs/transpose.js
-function bd(e) {
-	return e instanceof yu || e instanceof bu || e instanceof xu ? new Proxy(e, {
+function xd(e) {
+	return e instanceof bu || e instanceof xu || e instanceof Su ? new Proxy(e, {
 		get(e, t) {
 			return e.get(Number(t));
 		},
@@ -6566,16 +6563,16 @@ function bd(e) {
 		}
 	}) : e;
 }
-function xd(e, t) {
+function Sd(e, t) {
 	let n;
-	return n = e.data instanceof bu || e.data instanceof xu ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
+	return n = e.data instanceof xu || e.data instanceof Su ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
 		data: n,
 		shape: e.shape,
-		stride: Du(e.shape, t)
+		stride: Ou(e.shape, t)
 	};
 }
-function Sd(e, t) {
-	let n = xd(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = bd(e.data), s = bd(n.data);
+function Cd(e, t) {
+	let n = Sd(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = xd(e.data), s = xd(n.data);
 	for (let t = 0; t < i; t++) {
 		let t = 0, i = 0;
 		for (let o = 0; o < r; o++) t += a[o] * e.stride[o], i += a[o] * n.stride[o];
@@ -6587,18 +6584,18 @@ function Sd(e, t) {
 	}
 	return n;
 }
-function Cd(e) {
+function wd(e) {
 	let t = e.shape.length;
-	return Lu(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
+	return Ru(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
 		stride: e,
 		index: t
 	})).sort((e, t) => t.stride - e.stride).map((e) => e.index);
 }
-function wd(e, t) {
-	let n = Cd(e);
-	return Lu(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
+function Td(e, t) {
+	let n = wd(e);
+	return Ru(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
 }
-var Td = class e {
+var Ed = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e, t) {
@@ -6609,7 +6606,7 @@ var Td = class e {
 			i = n;
 			let e = Array(r);
 			i.forEach((t) => {
-				Lu(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
+				Ru(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
 			});
 		}
 		this.#e = i;
@@ -6618,26 +6615,26 @@ var Td = class e {
 		return new e(t, n);
 	}
 	encode(e) {
-		return wd(e, this.#e) ? e : Sd(e, this.#e);
+		return Td(e, this.#e) ? e : Cd(e, this.#e);
 	}
 	decode(e) {
 		return {
 			data: e.data,
 			shape: e.shape,
-			stride: Du(e.shape, this.#e)
+			stride: Ou(e.shape, this.#e)
 		};
 	}
-}, Ed = class e {
+}, Dd = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
 	constructor(e) {
-		this.#e = e, this.#t = Du(e, "C");
+		this.#e = e, this.#t = Ou(e, "C");
 	}
 	static fromConfig(t, n) {
 		return new e(n.shape);
 	}
-	encode = gu("vlen-utf8");
+	encode = _u("vlen-utf8");
 	decode(e) {
 		let t = new TextDecoder(), n = new DataView(e.buffer), r = Array(n.getUint32(0, !0)), i = 4;
 		for (let a = 0; a < r.length; a++) {
@@ -6650,37 +6647,37 @@ var Td = class e {
 			stride: this.#t
 		};
 	}
-}, Dd = class e {
+}, Od = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = gu("zlib");
+	encode = _u("zlib");
 	async decode(e) {
-		let t = await Ru(e, { format: "deflate" });
+		let t = await zu(e, { format: "deflate" });
 		return new Uint8Array(t);
 	}
-}, Od = /* @__PURE__ */ n({ default: () => kd }), kd, Ad = t((() => {
-	kd = { fromConfig() {
+}, kd = /* @__PURE__ */ n({ default: () => Ad }), Ad, jd = t((() => {
+	Ad = { fromConfig() {
 		throw Error("Page groups use gzip only.");
 	} };
 }));
 // node_modules/zarrita/dist/src/codecs.js
-function jd() {
-	let e = () => Promise.resolve().then(() => (Ad(), Od)).then((e) => e.default), t = () => Promise.resolve().then(() => (Ad(), Od)).then((e) => e.default), n = () => Promise.resolve().then(() => (Ad(), Od)).then((e) => e.default), r = () => dd, i = () => Dd;
-	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => Td).set("bytes", () => Hu).set("crc32c", () => sd).set("vlen-utf8", () => Ed).set("json2", () => md).set("bitround", () => _u).set("cast_value", () => ad).set("scale_offset", () => gd).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Ed).set("numcodecs.shuffle", () => _d).set("numcodecs.delta", () => ud).set("numcodecs.bitround", () => _u).set("numcodecs.json2", () => md);
+function Md() {
+	let e = () => Promise.resolve().then(() => (jd(), kd)).then((e) => e.default), t = () => Promise.resolve().then(() => (jd(), kd)).then((e) => e.default), n = () => Promise.resolve().then(() => (jd(), kd)).then((e) => e.default), r = () => fd, i = () => Od;
+	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => Ed).set("bytes", () => Uu).set("crc32c", () => cd).set("vlen-utf8", () => Dd).set("json2", () => hd).set("bitround", () => vu).set("cast_value", () => od).set("scale_offset", () => _d).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Dd).set("numcodecs.shuffle", () => vd).set("numcodecs.delta", () => dd).set("numcodecs.bitround", () => vu).set("numcodecs.json2", () => hd);
 }
-var Md = jd();
-function Nd(e) {
+var Nd = Md();
+function Pd(e) {
 	let t;
 	function n() {
-		return t ||= Fd(e), t;
+		return t ||= Id(e), t;
 	}
 	async function r(e, t, n) {
 		try {
 			return await n();
 		} catch (n) {
-			throw new mu({
+			throw new hu({
 				direction: e,
 				codec: t,
 				cause: n
@@ -6709,20 +6706,20 @@ function Nd(e) {
 			return i;
 		},
 		async computeEncodedSize(e) {
-			let t = await n(), r = Pd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
-			for (let { name: e, codec: n } of t.bytesToBytes) r = Pd(e, n, r);
+			let t = await n(), r = Fd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
+			for (let { name: e, codec: n } of t.bytesToBytes) r = Fd(e, n, r);
 			return r;
 		}
 	};
 }
-function Pd(e, t, n) {
-	if (!t.computeEncodedSize) throw new fu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
+function Fd(e, t, n) {
+	if (!t.computeEncodedSize) throw new pu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
 	return t.computeEncodedSize(n);
 }
-async function Fd(e) {
+async function Id(e) {
 	let t = e.codecs.map(async (e) => {
-		let t = await Md.get(e.name)?.();
-		if (!t) throw new pu(e.name);
+		let t = await Nd.get(e.name)?.();
+		if (!t) throw new mu(e.name);
 		return {
 			Codec: t,
 			meta: e
@@ -6750,10 +6747,10 @@ async function Fd(e) {
 		}
 	}
 	if (!r) {
-		if (!Id(a)) throw new fu(`Cannot encode ${a.dataType} to bytes without a codec`);
+		if (!Ld(a)) throw new pu(`Cannot encode ${a.dataType} to bytes without a codec`);
 		r = {
 			name: "bytes",
-			codec: Hu.fromConfig({ endian: "little" }, a)
+			codec: Uu.fromConfig({ endian: "little" }, a)
 		};
 	}
 	return {
@@ -6762,14 +6759,14 @@ async function Fd(e) {
 		bytesToBytes: i
 	};
 }
-function Id(e) {
+function Ld(e) {
 	return e.dataType !== "v2:object" && e.dataType !== "string";
 }
 // node_modules/zarrita/dist/src/codecs/sharding.js
-var Ld = 18446744073709551615n;
-function Rd(e, t, n, r) {
-	if (!e.store.getRange) throw new hu("sharding requires a store with getRange");
-	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = Nd({
+var Rd = 18446744073709551615n;
+function zd(e, t, n, r) {
+	if (!e.store.getRange) throw new gu("sharding requires a store with getRange");
+	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = Pd({
 		dataType: "uint64",
 		shape: [...a, 2],
 		codecs: r.index_codecs,
@@ -6786,14 +6783,14 @@ function Rd(e, t, n, r) {
 		let d = await c[u];
 		if (d === null) return;
 		let { data: f, shape: p, stride: m } = d, h = t.map((e, t) => e % p[t]).reduce((e, t, n) => e + t * m[n], 0), g = f[h], _ = f[h + 1];
-		if (g !== Ld || _ !== Ld) return i(u, {
+		if (g !== Rd || _ !== Rd) return i(u, {
 			offset: Number(g),
 			length: Number(_)
 		}, r);
 	};
 }
 // node_modules/zarrita/dist/src/hierarchy.js
-var zd = class e {
+var Bd = class e {
 	store;
 	path;
 	constructor(e, t = "/") {
@@ -6804,10 +6801,10 @@ var zd = class e {
 		return new e(this.store, decodeURIComponent(new URL(t, n).pathname));
 	}
 };
-function Bd(e) {
-	return new zd(e ?? /* @__PURE__ */ new Map());
+function Vd(e) {
+	return new Bd(e ?? /* @__PURE__ */ new Map());
 }
-var Vd = class extends zd {
+var Hd = class extends Bd {
 	kind = "group";
 	#e;
 	constructor(e, t, n) {
@@ -6817,66 +6814,66 @@ var Vd = class extends zd {
 		return this.#e.attributes;
 	}
 };
-function Hd(e) {
+function Ud(e) {
 	return e.find((e) => e.name === "transpose")?.configuration?.order ?? "C";
 }
-function Ud(e, t) {
+function Wd(e, t) {
 	let n = new Map(t.map((e, t) => [e, t]));
 	return e.filter((e) => n.has(e)).map((e) => n.get(e));
 }
-function Wd(e) {
-	return (t, n) => Du(t, globalThis.Array.isArray(e) && n ? Ud(e, n) : e);
+function Gd(e) {
+	return (t, n) => Ou(t, globalThis.Array.isArray(e) && n ? Wd(e, n) : e);
 }
-var Gd = Symbol("zarrita.context");
-function Kd(e, t) {
-	let { configuration: n } = t.codecs.find(Pu) ?? {}, r = {
-		encodeChunkKey: Ou(t.chunk_key_encoding),
-		TypedArray: Eu(t.data_type),
+var Kd = Symbol("zarrita.context");
+function qd(e, t) {
+	let { configuration: n } = t.codecs.find(Fu) ?? {}, r = {
+		encodeChunkKey: ku(t.chunk_key_encoding),
+		TypedArray: Du(t.data_type),
 		fillValue: t.fill_value
 	};
 	if (n) {
-		let i = Hd(n.codecs);
+		let i = Ud(n.codecs);
 		return {
 			...r,
 			kind: "sharded",
 			chunkShape: n.chunk_shape,
-			codec: Nd({
+			codec: Pd({
 				dataType: t.data_type,
 				shape: n.chunk_shape,
 				codecs: n.codecs,
 				fillValue: t.fill_value
 			}),
-			getStrides: Wd(i),
-			getChunkBytes: Rd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
+			getStrides: Gd(i),
+			getChunkBytes: zd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
 		};
 	}
-	let i = Hd(t.codecs);
+	let i = Ud(t.codecs);
 	return {
 		...r,
 		kind: "regular",
 		chunkShape: t.chunk_grid.configuration.chunk_shape,
-		codec: Nd({
+		codec: Pd({
 			dataType: t.data_type,
 			shape: t.chunk_grid.configuration.chunk_shape,
 			codecs: t.codecs,
 			fillValue: t.fill_value
 		}),
-		getStrides: Wd(i),
+		getStrides: Gd(i),
 		async getChunkBytes(t, n) {
 			let i = r.encodeChunkKey(t), a = e.resolve(i).path;
 			return e.store.get(a, n);
 		}
 	};
 }
-var qd = class extends zd {
+var Jd = class extends Bd {
 	kind = "array";
 	#e;
-	[Gd];
+	[Kd];
 	constructor(e, t, n) {
 		super(e, t), this.#e = {
 			...n,
-			fill_value: Fu(n)
-		}, this[Gd] = Kd(this, this.#e);
+			fill_value: Iu(n)
+		}, this[Kd] = qd(this, this.#e);
 	}
 	get attrs() {
 		return this.#e.attributes;
@@ -6891,21 +6888,21 @@ var qd = class extends zd {
 		return this.#e.shape;
 	}
 	get chunks() {
-		return this[Gd].chunkShape;
+		return this[Kd].chunkShape;
 	}
 	get dtype() {
 		return this.#e.data_type;
 	}
 	async getChunk(e, t, n) {
-		n?.useSharedArrayBuffer && Su();
-		let r = this[Gd], i = await r.getChunkBytes(e, t);
+		n?.useSharedArrayBuffer && Cu();
+		let r = this[Kd], i = await r.getChunkBytes(e, t);
 		if (!i) {
 			let e = r.chunkShape.reduce((e, t) => e * t, 1), t;
 			if (n?.useSharedArrayBuffer) {
 				let n = new r.TypedArray(0);
 				if (!("BYTES_PER_ELEMENT" in n)) console.warn("zarrita: useSharedArrayBuffer is not supported for non-buffer-backed data types."), t = new r.TypedArray(e);
 				else {
-					let i = Cu(e * n.BYTES_PER_ELEMENT, !0);
+					let i = wu(e * n.BYTES_PER_ELEMENT, !0);
 					t = new r.TypedArray(i, 0, e);
 				}
 			} else t = new r.TypedArray(e);
@@ -6918,26 +6915,26 @@ var qd = class extends zd {
 		return r.codec.decode(i);
 	}
 	is(e) {
-		return Nu(this.dtype, e);
+		return Pu(this.dtype, e);
 	}
 };
 // node_modules/zarrita/dist/src/extension/extend.js
-function Jd(e, t) {
+function Yd(e, t) {
 	let n = e;
 	for (let e of t) n = n instanceof Promise ? n.then((t) => e(t)) : e(n);
 	return n;
 }
 // node_modules/zarrita/dist/src/extension/extend-array.js
-function Yd(e, ...t) {
-	return Jd(e, t);
+function Xd(e, ...t) {
+	return Yd(e, t);
 }
 // node_modules/zarrita/dist/src/open.js
-async function Xd(e) {
+async function Zd(e) {
 	let t = e.store.arrayExtensions;
-	return t?.length ? await Yd(e, ...t) : e;
+	return t?.length ? await Xd(e, ...t) : e;
 }
-var Zd = Qd();
-function Qd() {
+var Qd = $d();
+function $d() {
 	let e = /* @__PURE__ */ new WeakMap();
 	function t(t) {
 		let n = e.get(t) ?? {
@@ -6956,46 +6953,46 @@ function Qd() {
 		}
 	};
 }
-async function $d(e, t) {
+async function ef(e, t) {
 	let n = await e.store.get(e.resolve(".zattrs").path, { signal: t });
-	return n ? wu(n) : {};
+	return n ? Tu(n) : {};
 }
-async function ef(e, t = {}) {
-	let n = "store" in e ? e : new zd(e), { signal: r } = t, i = {};
-	return (t.attrs ?? !0) && (i = await $d(n, r)), r?.throwIfAborted(), t.kind === "array" ? tf(n, i, r) : t.kind === "group" ? nf(n, i, r) : tf(n, i, r).catch((e) => (Iu(e, du, fu), nf(n, i, r)));
-}
-async function tf(e, t, n) {
-	let { path: r } = e.resolve(".zarray"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new du("v2 array", { path: r });
-	return Zd.increment(e.store, "v2"), Xd(new qd(e.store, e.path, ju(wu(i), t)));
+async function tf(e, t = {}) {
+	let n = "store" in e ? e : new Bd(e), { signal: r } = t, i = {};
+	return (t.attrs ?? !0) && (i = await ef(n, r)), r?.throwIfAborted(), t.kind === "array" ? nf(n, i, r) : t.kind === "group" ? rf(n, i, r) : nf(n, i, r).catch((e) => (Lu(e, fu, pu), rf(n, i, r)));
 }
 async function nf(e, t, n) {
+	let { path: r } = e.resolve(".zarray"), i = await e.store.get(r, { signal: n });
+	if (!i) throw new fu("v2 array", { path: r });
+	return Qd.increment(e.store, "v2"), Zd(new Jd(e.store, e.path, Mu(Tu(i), t)));
+}
+async function rf(e, t, n) {
 	let { path: r } = e.resolve(".zgroup"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new du("v2 group", { path: r });
-	return Zd.increment(e.store, "v2"), new Vd(e.store, e.path, Mu(wu(i), t));
+	if (!i) throw new fu("v2 group", { path: r });
+	return Qd.increment(e.store, "v2"), new Hd(e.store, e.path, Nu(Tu(i), t));
 }
-async function rf(e, t) {
+async function af(e, t) {
 	let { store: n, path: r } = e.resolve("zarr.json"), i = await e.store.get(r, { signal: t });
-	if (!i) throw new du("v3 array or group", { path: r });
-	let a = wu(i);
-	return a.node_type === "array" && (a.fill_value = Fu(a)), a.node_type === "array" ? Xd(new qd(n, e.path, a)) : new Vd(n, e.path, a);
+	if (!i) throw new fu("v3 array or group", { path: r });
+	let a = Tu(i);
+	return a.node_type === "array" && (a.fill_value = Iu(a)), a.node_type === "array" ? Zd(new Jd(n, e.path, a)) : new Hd(n, e.path, a);
 }
-async function af(e, t = {}) {
-	let n = "store" in e ? e : new zd(e), r = await rf(n, t.signal);
-	if (Zd.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof qd || t.kind === "group" && r instanceof Vd) return r;
-	let i = r instanceof qd ? "array" : "group";
-	throw new du(`${t.kind} at ${n.path}`, {
+async function of(e, t = {}) {
+	let n = "store" in e ? e : new Bd(e), r = await af(n, t.signal);
+	if (Qd.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof Jd || t.kind === "group" && r instanceof Hd) return r;
+	let i = r instanceof Jd ? "array" : "group";
+	throw new fu(`${t.kind} at ${n.path}`, {
 		path: n.path,
 		found: i
 	});
 }
-async function of(e, t = {}) {
-	let n = "store" in e ? e.store : e, r = Zd.versionMax(n), i = r === "v2" ? of.v2 : of.v3, a = r === "v2" ? of.v3 : of.v2;
-	return i(e, t).catch((n) => (Iu(n, du, fu), a(e, t)));
+async function sf(e, t = {}) {
+	let n = "store" in e ? e.store : e, r = Qd.versionMax(n), i = r === "v2" ? sf.v2 : sf.v3, a = r === "v2" ? sf.v3 : sf.v2;
+	return i(e, t).catch((n) => (Lu(n, fu, pu), a(e, t)));
 }
-of.v2 = ef, of.v3 = af;
+sf.v2 = tf, sf.v3 = of;
 // src/data/page.ts
-var sf = 201326592, cf = class {
+var cf = 201326592, lf = class {
 	held = /* @__PURE__ */ new Map();
 	sizes = /* @__PURE__ */ new Map();
 	total = 0;
@@ -7006,12 +7003,12 @@ var sf = 201326592, cf = class {
 		return this.held.set(e, r), r.then((t) => {
 			this.sizes.set(e, t.byteLength), this.total += t.byteLength;
 			for (let t of this.held.keys()) {
-				if (this.total <= sf || t === e) break;
+				if (this.total <= cf || t === e) break;
 				this.total -= this.sizes.get(t) ?? 0, this.sizes.delete(t), this.held.delete(t);
 			}
 		}, () => this.held.delete(e)), r;
 	}
-}, lf = class {
+}, uf = class {
 	name;
 	path;
 	array;
@@ -7021,7 +7018,7 @@ var sf = 201326592, cf = class {
 	rowLength;
 	levels;
 	constructor(e, t, n, r) {
-		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && uf(this.approximate);
+		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && df(this.approximate);
 	}
 	size(e) {
 		return this.shape[Sl[this.name].indexOf(e)];
@@ -7047,26 +7044,26 @@ var sf = 201326592, cf = class {
 		return e.forEach((e, n) => t.set(e, n * this.rowLength)), t;
 	}
 };
-function uf(e) {
+function df(e) {
 	let t = /* @__PURE__ */ new Float32Array(256);
 	for (let n = 0; n < 255; n++) t[n] = e.kind === "linear" ? n * e.step : n ? 2 ** (e.floor + (n - 1) * e.step) : 0;
 	return t[255] = NaN, t;
 }
-function df(e, t) {
+function ff(e, t) {
 	return t.kind === "linear" ? [Math.max(0, e - t.step / 2), e + t.step / 2] : e === 0 ? [0, 2 ** (t.floor - t.step / 2)] : [e * 2 ** (-t.step / 2), e * 2 ** (t.step / 2)];
 }
-var ff = class e {
+var pf = class e {
 	store;
 	document;
 	leftOut;
-	cache = new cf();
+	cache = new lf();
 	arrays = /* @__PURE__ */ new Map();
 	attributes = /* @__PURE__ */ new Map();
 	constructor(e, t, n) {
 		this.store = e, this.document = t, this.leftOut = n;
 	}
 	static async open(t) {
-		let n = await pf(t, ""), r = n.floatlens;
+		let n = await mf(t, ""), r = n.floatlens;
 		if (r?.format !== "page") throw Error("There is no page group here.");
 		if (r.version > 1) throw Error(`This page reads page groups up to version 1, and this one is ${r.version}.`);
 		return new e(t, r, n.left_out ?? {});
@@ -7074,7 +7071,7 @@ var ff = class e {
 	array(e, t) {
 		if (!e.arrays.includes(t)) return null;
 		let n = `${e.path}/${t}`, r = this.arrays.get(n);
-		return r || (r = of.v3(Bd({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new lf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
+		return r || (r = sf.v3(Vd({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new uf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
 	}
 	async values(e, t) {
 		let n = this.array(e, t);
@@ -7088,17 +7085,17 @@ var ff = class e {
 	}
 	attributesOf(e) {
 		let t = this.attributes.get(e);
-		return t || this.attributes.set(e, t = pf(this.store, e)), t;
+		return t || this.attributes.set(e, t = mf(this.store, e)), t;
 	}
 };
-async function pf(e, t) {
+async function mf(e, t) {
 	let n = await e.get(`/${t ? `${t}/` : ""}zarr.json`);
 	if (!n) throw Error(`The page group has no ${t || "root"}.`);
 	return JSON.parse(new TextDecoder().decode(n)).attributes;
 }
 // src/parts/Panel.svelte
-var mf = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), hf = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), gf = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), _f = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), vf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), yf = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), bf = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), xf = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), Sf = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), Cf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
-function wf(e, t) {
+var hf = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), gf = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), _f = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), vf = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), yf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), bf = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), xf = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), Sf = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), Cf = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), wf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
+function Tf(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.run]), a = /* @__PURE__ */ A(() => n.sampleOf(t.run)), o = /* @__PURE__ */ A(() => n.stepIn(t.run)), s = /* @__PURE__ */ A(() => n.layerIn(t.run)), c = /* @__PURE__ */ A(() => n.headIn(t.run)), l = /* @__PURE__ */ A(() => n.groupIn(t.run)), u = /* @__PURE__ */ A(() => n.colour === "share" ? "share" : "lift"), d = /* @__PURE__ */ A(() => Ic(V(u), n.scale === "log")), f = /* @__PURE__ */ A(() => t.run === n.run), p = /* @__PURE__ */ M(null), m = /* @__PURE__ */ M(null), h = /* @__PURE__ */ M(null), g = /* @__PURE__ */ M({}), _ = /* @__PURE__ */ M(/* @__PURE__ */ new Int32Array()), v = /* @__PURE__ */ M(null), y = /* @__PURE__ */ M(null), b = /* @__PURE__ */ M("");
 	function x(e) {
@@ -7126,7 +7123,7 @@ function wf(e, t) {
 			n.heat
 		];
 		return x(async () => {
-			let n = await Tl(r, e, t, u), [i, a] = await Promise.all([El(r, n, d, f, g), _ === "steps" ? Ol(r, e, t, d, f, g) : Dl(r, n, f, g)]);
+			let n = await Tl(r, e, t, u), [i, a] = await Promise.all([Dl(r, n, d, f, g), _ === "steps" ? kl(r, e, t, d, f, g) : Ol(r, n, f, g)]);
 			return () => (N(p, n), N(m, i), N(h, a));
 		});
 	}), Cn(() => {
@@ -7138,7 +7135,7 @@ function wf(e, t) {
 			V(c)
 		];
 		return x(async () => {
-			let n = o === null ? null : await Al(r, e, t, o, l, u);
+			let n = o === null ? null : await jl(r, e, t, o, l, u);
 			return () => N(y, n);
 		});
 	});
@@ -7147,12 +7144,12 @@ function wf(e, t) {
 		return t === 2 ? "mask" : t ? $(V(g)[t === 3 ? V(_)[e] : V(p).whole("canvas")[e]] ?? "") : "nothing yet";
 	}, C = (e, t, n = "") => {
 		if (!t || !Z(e)) return `${Q(e, 5)}${n}`;
-		let [r, i] = df(e, t);
+		let [r, i] = ff(e, t);
 		return `≈ ${Q(e, 3)}${n} (${Q(r, 2)} to ${Q(i, 2)})`;
 	};
 	function w(e, t, n, r) {
 		let a = V(p)?.whole("role")?.[t], o = V(p)?.whole("confidence")?.[t], s = [["position", String(t)]];
-		return a && s.push(["role", xl[a]]), s.push(["state", bl[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", jl[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
+		return a && s.push(["role", xl[a]]), s.push(["state", bl[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", Ml[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
 	}
 	function ee(e, t) {
 		let r = e.currentTarget.getBoundingClientRect();
@@ -7164,7 +7161,7 @@ function wf(e, t) {
 		};
 	}
 	async function T(e, t, u) {
-		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Tl(r, V(i), V(a), m), _ = await El(r, g, h, V(c), V(l));
+		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Tl(r, V(i), V(a), m), _ = await Dl(r, g, h, V(c), V(l));
 		n.hover = {
 			x: d,
 			y: f,
@@ -7225,29 +7222,29 @@ function wf(e, t) {
 				S(a),
 				e,
 				V(h).share[t],
-				jl[V(h).standing?.[t] ?? -1] ?? ""
+				Ml[V(h).standing?.[t] ?? -1] ?? ""
 			];
 		}) : []
 	}), le = (e) => () => ({
 		head: ["layer", ...e.flatMap((e) => [e.name, ...e.nulls ? [`${e.name}, null`] : []])],
 		rows: V(re).map((t) => [V(i).layers[t], ...e.flatMap((e) => [e.values[t], ...e.nulls ? [e.nulls[t]] : []])])
 	}), ue = /* @__PURE__ */ A(() => V(p)?.along("rows", V(s), V(l))?.[0] ?? V(p)?.whole("rows")?.[V(l)]);
-	var de = Cf();
+	var de = wf();
 	let fe;
 	var pe = P(de), me = P(pe), he = I(me, !0), ge = I(L(me, 2));
 	k(pe);
 	var _e = L(pe, 2), ve = (e) => {
-		var t = mf(), n = I(t, !0);
+		var t = hf(), n = I(t, !0);
 		R(() => K(n, V(b))), G(e, t);
 	};
 	q(_e, (e) => {
 		V(b) && e(ve);
 	});
 	var ye = L(_e, 2), be = (e) => {
-		var r = xf(), l = F(r), v = P(l);
+		var r = Sf(), l = F(r), v = P(l);
 		{
 			let e = /* @__PURE__ */ A(() => V(f) ? n.key : null), r = /* @__PURE__ */ A(() => V(f) ? n.row : null), a = /* @__PURE__ */ A(() => V(y)?.keys ?? []), s = /* @__PURE__ */ A(() => `Text of ${V(i).name} at step ${V(o)}`);
-			tu(v, {
+			nu(v, {
 				get frame() {
 					return V(p);
 				},
@@ -7288,18 +7285,18 @@ function wf(e, t) {
 		}
 		k(l);
 		var b = L(l, 2), x = (e) => {
-			var t = yf(), r = P(t), o = I(P(r));
+			var t = bf(), r = P(t), o = I(P(r));
 			k(r);
 			var l = L(r, 2), u = (e) => {
-				var t = _f(), r = F(t);
+				var t = vf(), r = F(t);
 				Y(r, 21, () => V(y).keys, J, (e, t) => {
-					var r = gf(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
+					var r = _f(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
 					k(a);
 					var u = L(a, 2), d = P(u);
 					let f;
 					k(u);
 					var p = L(u, 2), m = I(p), h = L(p, 2), g = (e) => {
-						var n = hf(), r = I(n);
+						var n = gf(), r = I(n);
 						R(() => K(r, `${V(t).heads ?? ""} of ${V(i).heads ?? ""} heads`)), G(e, n);
 					};
 					q(h, (e) => {
@@ -7315,12 +7312,12 @@ function wf(e, t) {
 				var a = I(L(r, 2));
 				R(() => K(a, `Layer ${V(i).layers[V(s)] ?? ""}, ${V(c) === null ? "mean over heads; of each head only the strongest keys were kept, so each share is the least it can be" : `head ${V(c)}`}. At the step that committed it.`)), G(e, t);
 			}, d = (e) => {
-				var t = vf(), n = I(t, !0);
+				var t = yf(), n = I(t, !0);
 				R(() => K(n, V(a).skipped["top keys"] ?? "No row of this trace wrote it.")), G(e, t);
 			};
 			q(l, (e) => {
 				V(y)?.keys.length ? e(u) : e(d, -1);
-			}), k(t), R((e) => K(o, `Where the row looked that wrote “${e ?? ""}” at ${n.row ?? ""}`), [() => S(n.row)]), G(e, t);
+			}), k(t), R((e) => K(o, `Where the row looked that wrote “${e ?? ""}” at ${n.row ?? ""}`), [() => $(V(g)[V(_)[n.row]] ?? "")]), G(e, t);
 		};
 		q(b, (e) => {
 			V(f) && n.row !== null && e(x);
@@ -7329,7 +7326,7 @@ function wf(e, t) {
 		{
 			let e = (e) => {
 				var t = Nr(), r = F(t), i = (e) => {
-					var t = bf(), r = P(t), i = L(r, 2);
+					var t = xf(), r = P(t), i = L(r, 2);
 					k(t), R(() => {
 						X(r, "aria-pressed", n.heat !== "steps"), X(i, "aria-pressed", n.heat === "steps");
 					}), H("click", r, () => n.heat = "layers"), H("click", i, () => n.heat = "steps"), G(e, t);
@@ -7348,7 +7345,7 @@ function wf(e, t) {
 					var r = Nr(), c = F(r), l = (e) => {
 						{
 							let t = /* @__PURE__ */ A(() => `Received attention of ${V(i).name}: ${n.heat === "steps" ? "steps" : "layers"} by keys`), r = /* @__PURE__ */ A(() => n.heat === "steps" ? Array.from({ length: V(h).rows }, (e, t) => t) : V(i).layers), a = /* @__PURE__ */ A(() => n.heat === "steps" ? "step" : "layer"), c = /* @__PURE__ */ A(() => n.heat === "steps" ? V(o) : V(s)), l = /* @__PURE__ */ A(() => V(f) ? n.key : null);
-							Kl(e, {
+							ql(e, {
 								get label() {
 									return V(t);
 								},
@@ -7379,7 +7376,7 @@ function wf(e, t) {
 							});
 						}
 					}, p = (e) => {
-						var t = vf(), n = I(t, !0);
+						var t = yf(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? V(a).skipped.attention ?? "Nothing was recorded here.")), G(e, t);
 					};
 					q(c, (e) => {
@@ -7505,12 +7502,12 @@ function wf(e, t) {
 		}
 		k(re), k(C), G(e, r);
 	}, xe = (e) => {
-		G(e, Sf());
+		G(e, Cf());
 	};
 	q(ye, (e) => {
 		V(p) ? e(be) : V(b) || e(xe, 1);
 	}), k(de), R((e, n, r) => {
-		fe = ii(de, 1, "panel", null, fe, { wide: t.wide }), K(he, e), K(ge, `${n ?? ""} · ${V(i).autoregressive ? "autoregressive" : "diffusion"} · step ${V(o) ?? ""} of ${V(a).steps - 1} · layer ${V(i).layers[V(s)] ?? ""} ·
+		fe = ii(de, 1, "panel", null, fe, { wide: t.wide }), X(de, "data-shown", V(p)?.step), K(he, e), K(ge, `${n ?? ""} · ${V(i).autoregressive ? "autoregressive" : "diffusion"} · step ${V(o) ?? ""} of ${V(a).steps - 1} · layer ${V(i).layers[V(s)] ?? ""} ·
       ${V(c) === null ? "mean over heads" : `head ${V(c)}`} · ${V(i).groups[V(l)] ?? ""} rows${r ?? ""}`);
 	}, [
 		() => $(V(i).name),
@@ -7520,16 +7517,16 @@ function wf(e, t) {
 }
 Cr(["click"]);
 // src/views/Watch.svelte
-var Tf = /* @__PURE__ */ U("<div><!> <!></div>");
-function Ef(e, t) {
+var Ef = /* @__PURE__ */ U("<div><!> <!></div>");
+function Df(e, t) {
 	Xe(t, !0);
 	let n = Zi();
-	var r = Tf();
+	var r = Ef();
 	let i;
 	var a = P(r);
 	{
 		let e = /* @__PURE__ */ A(() => n.other === null);
-		wf(a, {
+		Tf(a, {
 			get run() {
 				return n.run;
 			},
@@ -7542,7 +7539,7 @@ function Ef(e, t) {
 		});
 	}
 	var o = L(a, 2), s = (e) => {
-		wf(e, {
+		Tf(e, {
 			get run() {
 				return n.other;
 			},
@@ -7555,8 +7552,8 @@ function Ef(e, t) {
 	}), k(r), R(() => i = ii(r, 1, "watch", null, i, { two: n.other !== null })), G(e, r), Ze();
 }
 // src/parts/Scatter.svelte
-var Df = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), Of = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), kf = /* @__PURE__ */ W("<path></path>"), Af = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), jf = /* @__PURE__ */ W("<g><!></g>"), Mf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
-function Nf(e, t) {
+var Of = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), kf = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Af = /* @__PURE__ */ W("<path></path>"), jf = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), Mf = /* @__PURE__ */ W("<g><!></g>"), Nf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
+function Pf(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Array.from({ length: t.x.length }, (e, t) => t).filter((e) => Z(t.x[e]) && Z(t.y[e])).sort((e, n) => Number(t.standing[e] === 1) - Number(t.standing[n] === 1))), a = /* @__PURE__ */ A(() => rc(s(t.x), [52, V(r) - 14]).nice(5)), o = /* @__PURE__ */ A(() => rc(s(t.y), [264, 20]).nice(5));
 	function s(e) {
@@ -7576,11 +7573,11 @@ function Nf(e, t) {
 			]
 		};
 	}
-	var l = Mf(), u = P(l);
+	var l = Nf(), u = P(l);
 	X(u, "height", 300);
 	var d = P(u);
 	Y(d, 17, () => V(o).ticks(5), J, (e, t) => {
-		var n = Df(), i = F(n), a = L(i), s = I(a, !0);
+		var n = Of(), i = F(n), a = L(i), s = I(a, !0);
 		R((e, t, n, o) => {
 			X(i, "x2", V(r) - 14), X(i, "y1", e), X(i, "y2", t), X(a, "y", n), K(s, o);
 		}, [
@@ -7592,7 +7589,7 @@ function Nf(e, t) {
 	});
 	var f = L(d);
 	Y(f, 17, () => V(a).ticks(5), J, (e, t) => {
-		var n = Of();
+		var n = kf();
 		X(n, "y", 280);
 		var r = I(n, !0);
 		R((e, t) => {
@@ -7603,14 +7600,14 @@ function Nf(e, t) {
 	X(h, "y", 296);
 	var g = I(h, !0);
 	Y(L(h), 17, () => V(i), J, (e, r) => {
-		var i = jf(), s = P(i), l = (e) => {
-			var i = kf();
+		var i = Mf(), s = P(i), l = (e) => {
+			var i = Af();
 			let s;
 			R((e) => {
 				s = ii(i, 0, "point anchor", null, s, { chosen: n.key === V(r) }), X(i, "d", e);
 			}, [() => `M${V(a)(t.x[V(r)]) - 5.5} ${V(o)(t.y[V(r)])}l5.5 5.5 5.5-5.5-5.5-5.5z`]), G(e, i);
 		}, u = (e) => {
-			var i = Af();
+			var i = jf();
 			let s;
 			R((e, t) => {
 				s = ii(i, 0, "point", null, s, { chosen: n.key === V(r) }), X(i, "cx", e), X(i, "cy", t);
@@ -7625,8 +7622,8 @@ function Nf(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/views/Why.svelte
-var Pf = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
-function Ff(e, t) {
+var Ff = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
+function If(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = (e) => new Sc(() => r.values(V(a), e)), c = s("geometry"), l = s("geometry_standing"), u = s("geometry_means"), d = s("advantage"), f = s("value_norms"), p = s("role_share"), m = s("role_null"), h = s("role_enrichment"), g = s("flow"), _ = s("flow_null"), v = s("flow_fair"), y = s("rollout"), b = s("rollout_null"), x = new Sc(() => r.vocabulary(V(a))), S = s("final"), C = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), w = /* @__PURE__ */ A(() => V(i).groups.length), ee = /* @__PURE__ */ A(() => V(a).positions), T = (e) => c.value.subarray(((e * V(C).length + n.layer) * V(w) + V(o)) * V(ee), ((e * V(C).length + n.layer) * V(w) + V(o) + 1) * V(ee)), te = (e) => $(x.value?.[S.value?.[e] ?? -1] ?? ""), ne = (e, t) => V(C).map((n) => e?.[t(n)] ?? null), re = (e, t) => ne(u.value, (n) => ((e * V(C).length + n) * V(w) + V(o)) * 2 + t), E = (e) => ["anchors", "other keys"].map((t, n) => ({
 		name: t,
@@ -7719,7 +7716,7 @@ function Ff(e, t) {
 			l.value[(n.layer * V(w) + V(o)) * V(ee) + t] === 1 ? "anchor" : ""
 		])
 	}), ve = (e) => n.layer = e, ye = (e) => V(a).skipped[e] ?? "This trace holds nothing for it.";
-	var be = Pf(), xe = F(be), Se = I(xe), D = L(xe, 2), Ce = P(D);
+	var be = Ff(), xe = F(be), Se = I(xe), D = L(xe, 2), Ce = P(D);
 	{
 		let e = /* @__PURE__ */ A(() => `QK geometry of every key, layer ${V(i).layers[n.layer]}`), t = /* @__PURE__ */ A(() => c.value && l.value ? _e : () => ({
 			head: [],
@@ -7739,7 +7736,7 @@ function Ff(e, t) {
 				var r = Nr(), i = F(r), a = (e) => {
 					{
 						let t = /* @__PURE__ */ A(() => T(1)), r = /* @__PURE__ */ A(() => T(0)), i = /* @__PURE__ */ A(() => l.value.subarray((n.layer * V(w) + V(o)) * V(ee), (n.layer * V(w) + V(o) + 1) * V(ee)));
-						Nf(e, {
+						Pf(e, {
 							label: "Cosine against norm product",
 							xLabel: "norm product |q| |k|",
 							yLabel: "cosine of q and k",
@@ -8105,8 +8102,8 @@ function Ff(e, t) {
 	k(D), R((e) => K(Se, `Why anchors draw attention, and what they hand on: ${V(i).groups[V(o)] ?? ""} rows of ${e ?? ""}, means over the steps of this text.`), [() => $(V(i).name)]), G(e, be), Ze();
 }
 // src/views/Tour.svelte
-var If = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Lf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), Rf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), zf = /* @__PURE__ */ U("<!><!><!>", 1), Bf = /* @__PURE__ */ U("<!><!>", 1), Vf = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
-function Hf(e, t) {
+var Lf = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Rf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), zf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), Bf = /* @__PURE__ */ U("<!><!><!>", 1), Vf = /* @__PURE__ */ U("<!><!>", 1), Hf = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
+function Uf(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = (e) => {
 		let t = r.document.runs.findIndex((t) => t.autoregressive === e);
@@ -8169,11 +8166,11 @@ function Hf(e, t) {
 		let t = e.numbers.find((e) => Z(e.value)), n = t ? ` ${t.says.charAt(0).toUpperCase()}${t.says.slice(1)}: ${Q(t.value)} ${t.unit}${Z(t.low) ? ` [${Q(t.low)}, ${Q(t.high)}]` : ""}${Z(t.beside) ? `; ${t.beside_says}: ${Q(t.beside)}` : ""}.` : "";
 		return `“${e.statement}” ${e.verdict === "not asked" ? "was not asked" : e.verdict === "inconclusive" ? "is inconclusive" : e.verdict}${e.reason ? ` (${e.reason})` : ""}.${n}`;
 	}
-	var h = Vf(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), ee = (e) => {
-		var t = If(), n = L(F(t));
+	var h = Hf(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), ee = (e) => {
+		var t = Lf(), n = L(F(t));
 		R((e) => K(n, ` ${e ?? ""}`), [() => $(m(V(d)))]), G(e, t);
 	}, T = (e) => {
-		var t = Lf();
+		var t = Rf();
 		Ee(2), G(e, t);
 	};
 	q(w, (e) => {
@@ -8181,7 +8178,7 @@ function Hf(e, t) {
 	}), k(C);
 	var te = L(C, 2), ne = P(te), re = L(ne, 2);
 	Y(re, 17, () => s, J, (e, t, r) => {
-		var i = Rf();
+		var i = zf();
 		R(() => {
 			X(i, "aria-current", r === V(c) ? "step" : void 0), X(i, "aria-label", `Stop ${r + 1}: ${V(t).title}`);
 		}), H("click", i, () => n.stop = r), G(e, i);
@@ -8189,13 +8186,13 @@ function Hf(e, t) {
 	var E = L(re, 2);
 	k(te), k(g);
 	var ie = L(g, 2), ae = (e) => {
-		var t = zf(), n = F(t);
+		var t = Bf(), n = F(t);
 		ra(n, {});
 		var r = L(n);
-		Ef(r, { found: /* @__PURE__ */ new Set() }), la(L(r), {}), G(e, t);
+		Df(r, { found: /* @__PURE__ */ new Set() }), la(L(r), {}), G(e, t);
 	}, oe = (e) => {
-		var t = Bf(), n = F(t);
-		ra(n, {}), Ff(L(n), {}), G(e, t);
+		var t = Vf(), n = F(t);
+		ra(n, {}), If(L(n), {}), G(e, t);
 	}, se = (e) => {
 		xc(e, {});
 	}, ce = (e) => {
@@ -8209,8 +8206,8 @@ function Hf(e, t) {
 }
 Cr(["click"]);
 // src/views/Training.svelte
-var Uf = /* @__PURE__ */ U("<option> </option>"), Wf = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), Gf = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), Kf = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
-function qf(e, t) {
+var Wf = /* @__PURE__ */ U("<option> </option>"), Gf = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), Kf = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), qf = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
+function Jf(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.training.flatMap((e) => e.points.map((t) => ({
 		...t,
@@ -8255,9 +8252,9 @@ function qf(e, t) {
 			e.null
 		])
 	}), g = /* @__PURE__ */ A(() => V(r).filter((e) => e.update === V(c)[V(l)] && e.layer === null));
-	var _ = Kf(), v = F(_), y = P(v), b = L(P(y));
+	var _ = qf(), v = F(_), y = P(v), b = L(P(y));
 	Y(b, 21, () => V(i), J, (e, t) => {
-		var n = Uf(), r = I(n, !0), i = {};
+		var n = Wf(), r = I(n, !0), i = {};
 		R((e) => {
 			K(r, e), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 		}, [() => $(V(t))]), G(e, n);
@@ -8362,9 +8359,9 @@ function qf(e, t) {
 			},
 			drawn: !1,
 			children: (e, t) => {
-				var n = Gf(), r = P(n), i = L(P(r));
+				var n = Kf(), r = P(n), i = L(P(r));
 				Y(i, 21, () => V(g), J, (e, t) => {
-					var n = Wf(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
+					var n = Gf(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
 					k(n), R((e, n, r, a, s) => {
 						K(i, e), K(o, n), K(c, `${r ?? ""} ${V(t).unit ?? ""}`), K(d, a), K(f, s);
 					}, [
@@ -8389,8 +8386,8 @@ function qf(e, t) {
 }
 Cr(["change", "input"]);
 // src/App.svelte
-var Jf = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), Yf = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), Xf = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), Zf = /* @__PURE__ */ U("<li> </li>"), Qf = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), $f = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), ep = /* @__PURE__ */ U("<p> <!> </p>"), tp = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), np = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), rp = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
-function ip(e, t) {
+var Yf = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), Xf = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), Zf = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), Qf = /* @__PURE__ */ U("<li> </li>"), $f = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), ep = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), tp = /* @__PURE__ */ U("<p> <!> </p>"), np = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), rp = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), ip = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
+function ap(e, t) {
 	Xe(t, !0);
 	let n = new qi(t.page);
 	Xi(n);
@@ -8533,18 +8530,18 @@ function ip(e, t) {
 		let i = g.find(([t]) => t === e.key);
 		i && (e.preventDefault(), i[2]());
 	}
-	var y = rp();
+	var y = ip();
 	Sr("keydown", rn, (e) => (t.linked || r?.contains(e.target)) && v(e));
 	let b;
 	var x = P(y), S = P(x), C = L(S, 2);
 	Y(C, 21, () => V(s), J, (e, t) => {
-		var r = Jf(), i = I(r, !0);
+		var r = Yf(), i = I(r, !0);
 		R(() => {
 			X(r, "aria-current", n.view === V(t) ? "page" : void 0), K(i, Wi[V(t)]);
 		}), H("click", r, () => h(V(t))), G(e, r);
 	}), k(C);
 	var w = L(C, 2), ee = P(w), T = (e) => {
-		var t = Yf();
+		var t = Xf();
 		H("click", t, p), G(e, t);
 	};
 	q(ee, (e) => {
@@ -8553,7 +8550,7 @@ function ip(e, t) {
 	var te = L(ee, 2), ne = I(te, !0), re = L(te, 2);
 	k(w), k(x);
 	var E = L(x, 2), ie = (e) => {
-		var t = Xf(), r = P(t), a = L(P(r));
+		var t = Zf(), r = P(t), a = L(P(r));
 		vi(a), Ai(a, (e) => N(o, e), () => V(o)), k(r);
 		var s = L(r, 2), c = I(s, !0), l = L(s, 2), u = L(l), p = L(u, 2);
 		k(t), R((e) => K(c, e), [() => V(i).trim() ? `${V(d).size} found` : ""]), H("keydown", a, (e) => e.key === "Enter" && (e.preventDefault(), f(e.shiftKey))), Ci(a, () => V(i), (e) => N(i, e)), H("click", l, () => f(!0)), H("click", u, () => f()), H("click", p, () => {
@@ -8564,11 +8561,11 @@ function ip(e, t) {
 		n.searching && e(ie);
 	});
 	var ae = L(E, 2), oe = (e) => {
-		var t = Qf(), n = P(t);
+		var t = $f(), n = P(t);
 		Y(n, 21, () => g, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[1];
-			var i = Zf(), a = I(i, !0);
+			var i = Qf(), a = I(i, !0);
 			R(() => K(a, r())), G(e, i);
 		}), k(n), k(t), G(e, t);
 	};
@@ -8582,23 +8579,23 @@ function ip(e, t) {
 		V(c) && e(le);
 	});
 	var ue = L(ce, 2), de = (e) => {
-		Ef(e, { get found() {
+		Df(e, { get found() {
 			return V(d);
 		} });
 	}, fe = (e) => {
-		lu(e, {});
+		uu(e, {});
 	}, pe = (e) => {
-		Ff(e, {});
+		If(e, {});
 	}, me = (e) => {
 		xc(e, {});
 	}, he = (e) => {
 		_l(e, {});
 	}, ge = (e) => {
-		qf(e, {});
+		Jf(e, {});
 	}, _e = (e) => {
-		Hf(e, {});
+		Uf(e, {});
 	}, ve = (e) => {
-		G(e, $f());
+		G(e, ep());
 	};
 	q(ue, (e) => {
 		n.view === "run" && V(u) ? e(de) : n.view === "heads" && V(u) ? e(fe, 1) : n.view === "why" && V(u) ? e(pe, 2) : n.view === "claims" && t.page.document.claims.length ? e(me, 3) : n.view === "contexts" && t.page.document.evaluations.length ? e(he, 4) : n.view === "training" && t.page.document.training.length ? e(ge, 5) : n.view === "tour" && V(u) ? e(_e, 6) : e(ve, -1);
@@ -8610,7 +8607,7 @@ function ip(e, t) {
 		V(c) && n.view !== "why" && e(be);
 	});
 	var xe = L(ye, 2), Se = P(xe), D = (e) => {
-		var t = ep(), n = P(t), r = L(n), i = (e) => {
+		var t = tp(), n = P(t), r = L(n), i = (e) => {
 			var t = Mr();
 			R((e) => K(t, `· edited: ${e ?? ""}`), [() => V(u).edits.map($).join("; ")]), G(e, t);
 		};
@@ -8638,7 +8635,7 @@ function ip(e, t) {
 	}), k(Ce), k(xe);
 	var Ee = L(xe, 2), De = (e) => {
 		let t = /* @__PURE__ */ A(() => n.hover);
-		var r = np();
+		var r = rp();
 		let i, a;
 		var o = P(r), s = I(P(o), !0);
 		k(o);
@@ -8646,7 +8643,7 @@ function ip(e, t) {
 		Y(c, 21, () => V(t).lines, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[0], i = () => V(n)[1];
-			var a = tp(), o = F(a), s = I(o, !0), c = I(L(o), !0);
+			var a = np(), o = F(a), s = I(o, !0), c = I(L(o), !0);
 			R(() => {
 				K(s, r()), K(c, i());
 			}), G(e, a);
@@ -8667,11 +8664,11 @@ function ip(e, t) {
 }
 Cr(["click", "keydown"]);
 // src/widget.ts
-var ap = { async render({ model: e, el: t }) {
-	let n = e.get("files"), r = Rr(ip, {
+var op = { async render({ model: e, el: t }) {
+	let n = e.get("files"), r = Rr(ap, {
 		target: t,
 		props: {
-			page: await ff.open({ async get(e) {
+			page: await pf.open({ async get(e) {
 				let t = n[e.replace(/^\//, "")];
 				return t && new Uint8Array(t.buffer, t.byteOffset, t.byteLength);
 			} }),
@@ -8680,4 +8677,4 @@ var ap = { async render({ model: e, el: t }) {
 	});
 	return () => void Hr(r);
 } };
-export { ap as default };
+export { op as default };

@@ -80,8 +80,8 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             traces += [(f"{folder.parent.name}-{folder.stem}", open_trace(folder)) for folder in inside]
         elif "://" not in given and not place.is_dir():
             raise Refusal(
-                f"There is nothing to show at {given}. Pass traces, folders that `floatlens eval` or `floatlens demo` wrote, or tables of a "
-                f"training ({', '.join(ENDINGS)})."
+                f"There is nothing to show at {given}. Pass traces, folders that `floatlens eval` or `floatlens demo` wrote, or tables "
+                f"of a training ({', '.join(ENDINGS)})."
             )
         else:
             traces.append((_last_part(given), open_trace(given)))
@@ -110,7 +110,9 @@ def _refuse_damaged(folder: Path) -> None:
     manifest = read_manifest(folder)
     listed = [] if manifest is None else [wrong for wrong in damage(folder) if wrong.startswith(tuple(manifest.files))]
     if listed:  # what the user has added beside them is no damage
-        raise Refusal(f"{folder} is damaged: {listed[0]} `floatlens verify {folder}` lists everything; run the command again that wrote it.")
+        raise Refusal(
+            f"{folder} is damaged: {listed[0]} `floatlens verify {folder}` lists everything; run the command again that wrote it."
+        )
 
 
 Room = Callable[[], float] | None
@@ -129,7 +131,9 @@ def write_page(sink: Sink, sources: Sources, choices: Choices, *, room: Room = N
             for number in wanted[name]:
                 data = _loaded(trace.sample(number))
                 path = f"runs/{place}/{number}"
-                documents.append(_write_sample(sink, path, trace, number, data, arrays_of(data, choices.rule, eps, advance), room is not None))
+                documents.append(
+                    _write_sample(sink, path, trace, number, data, arrays_of(data, choices.rule, eps, advance), room is not None)
+                )
             page.runs.append(_run(name, trace, choices.rule, eps, documents))
         page.claims.extend(read_claims(file, name) for name, file in sources.claims.items())
         left_out: dict[str, str] = {}
@@ -221,7 +225,10 @@ def _run(name: str, trace: Trace, rule: str, eps: float, samples: list[SampleDoc
     about: dict[str, Any] = trace.attributes
     return RunDocument(
         name=name,
-        **{field: about[field] for field in ("model", "revision", "family", "seed", "dtype", "device", "edits", "heads", "groups", "chosen")},
+        **{
+            field: about[field]
+            for field in ("model", "revision", "family", "seed", "dtype", "device", "edits", "heads", "groups", "chosen")
+        },
         autoregressive=about["sampler"]["name"] == "autoregressive",
         sampler={key: str(value) for key, value in about["sampler"].items() if value is not None},
         versions=about["versions"],

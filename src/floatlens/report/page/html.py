@@ -1,8 +1,8 @@
 """The page as files: one HTML file with everything inside, or a folder that loads what it shows.
 
-Decided here: nothing of a run is ever part of the HTML. Data are base64 in `<script>` elements of a type that browsers do not execute, one for
-each file of the page group. The only script that may run is the bundle, by its hash, and the only style is the page's own; no request may
-leave the page (`default-src 'none'`). A folder differs in one thing: it may read files beside itself.
+Decided here: nothing of a run is ever part of the HTML. Data are base64 in `<script>` elements of a type that browsers do not execute,
+one for each file of the page group. The only script that may run is the bundle, by its hash, and the only style is the page's own; no
+request may leave the page (`default-src 'none'`). A folder differs in one thing: it may read files beside itself.
 """
 
 import base64
@@ -95,8 +95,8 @@ def write_file(path: Path, sources: Sources, choices: Choices, *, largest: int =
     if len(content) > largest:
         samples = sum(len(run.samples) for run in page.runs)
         raise Refusal(
-            f"{path} would have {len(content) / 1e6:.0f} MB with all {samples} samples, and a single file may have {largest / 1e6:.0f}. Choose "
-            "some with --samples, write a folder with --folder, or use `floatlens view`."
+            f"{path} would have {len(content) / 1e6:.0f} MB with all {samples} samples, and a single file may have {largest / 1e6:.0f}. "
+            "Choose some with --samples, write a folder with --folder, or use `floatlens view`."
         )
     write_whole(place, content)
     return len(content)

@@ -1,7 +1,7 @@
 """Measures against the update: a table of what a model in training measured at its checkpoints.
 
-The table is Parquet, CSV or JSON (a list of objects) with the columns below; docs/reference/page-format.md says what each is. Only `update`,
-`measure` and `value` are required. Refused: a table without them, and an update that is not a whole number.
+The table is Parquet, CSV or JSON (a list of objects); docs/reference/page-format.md says what its columns are. Only `update`, `measure` and
+`value` are required. Refused: a table without them, and an update that is not a whole number.
 """
 
 import json

@@ -46,7 +46,13 @@ def _constants() -> dict[str, Any]:
 
 
 def _literal(value: Any) -> str:
-    return f"[{', '.join(_literal(own) for own in value)}]" if isinstance(value, tuple) else f'"{value}"' if isinstance(value, str) else str(value)
+    return (
+        f"[{', '.join(_literal(own) for own in value)}]"
+        if isinstance(value, tuple)
+        else f'"{value}"'
+        if isinstance(value, str)
+        else str(value)
+    )
 
 
 def typescript_of(hint: Any) -> str:

@@ -21,7 +21,9 @@ def widget_of(traces: dict[str, Trace], *, samples: Sequence[int] = (), rule: st
         import anywidget
         import traitlets
     except ImportError:
-        raise Refusal("trace.view() needs anywidget: pip install 'floatlens[widget]'. `trace.save` and `floatlens view` need nothing.") from None
+        raise Refusal(
+            "trace.view() needs anywidget: pip install 'floatlens[widget]'. `trace.save` and `floatlens view` need nothing."
+        ) from None
 
     sink = InMemory()
     room = lambda: max(0.0, LARGEST_WIDGET - 1.05 * sink.bytes)  # noqa: E731 # it is asked again for every sample
