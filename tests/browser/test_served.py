@@ -55,7 +55,9 @@ def test_a_folder_opened_as_a_file_says_what_to_do(browser: Any, folder: Path) -
 
 
 def test_the_command_serves_until_it_is_interrupted(browser: Any, folder: Path) -> None:
-    command = [sys.executable, "-c", "from floatlens.cli import run; run()", "view", str(folder), "--no-browser"]
+    # a shell that started the tests in the background has told them to ignore interrupts, and they would hand that on
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from floatlens.cli import run; run()"
+    command = [sys.executable, "-c", start, "view", str(folder), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={"COLUMNS": "300"}) as running:
         assert running.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/\S+/", running.stdout.readline())

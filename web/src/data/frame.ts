@@ -5,6 +5,7 @@ import type { Page, PageArray, Values } from "./page";
 import { ANCHOR, type ArrayName, NOT_MEASURED, type Quantised, type RunDocument, type SampleDocument } from "./schema";
 
 const BY_STEP: ArrayName[] = ["canvas", "state", "role", "confidence", "mass", "visible", "null", "rows", "standing", "absorbed", "absorbed_null", "entropy", "centroid"];
+const RECEIVED: ArrayName[] = ["mass", "visible", "null", "standing"];
 
 export class Frame {
   constructor(
@@ -29,11 +30,11 @@ export class Frame {
   }
 }
 
-export async function loadFrame(page: Page, run: RunDocument, sample: SampleDocument, step: number): Promise<Frame> {
+export async function loadFrame(page: Page, run: RunDocument, sample: SampleDocument, step: number, names: ArrayName[] = BY_STEP): Promise<Frame> {
   const arrays = new Map<ArrayName, PageArray>();
   const rows = new Map<ArrayName, Values>();
   await Promise.all(
-    BY_STEP.map(async (name) => {
+    names.map(async (name) => {
       const opened = page.array(sample, name);
       if (!opened) return;
       const array = await opened;
@@ -45,78 +46,110 @@ export async function loadFrame(page: Page, run: RunDocument, sample: SampleDocu
   return new Frame(run, sample, step, rows, arrays);
 }
 
-/** Received attention of every key from one group of rows, in one layer, by one head or by all. */
+/** Received attention of every key from one group of rows, in one layer, by one head or by all. What is not looked at is not computed. */
 export class Profile {
   private ranked: Int32Array | null = null;
+  private shared: Float32Array | null = null;
+  private fairly: Float32Array | null = null;
 
   constructor(
     readonly lift: Values,
-    readonly share: Values,
-    readonly fairShare: Values,
+    private readonly visible: Values,
+    private readonly fair: Values,
     readonly standing: Values | null, // of the mean over heads
     readonly approximate: Quantised | null,
   ) {}
 
-  /** Sorting costs more than all the rest, and only what is hovered needs it. */
   get ranks(): Int32Array {
     return (this.ranked ??= ranksOf(this.lift));
+  }
+
+  get share(): Float32Array {
+    return (this.shared ??= shareOf(this.amounts(this.lift)));
+  }
+
+  get fairShare(): Float32Array {
+    return (this.fairly ??= shareOf(this.amounts(null)));
+  }
+
+  /** Mass, or the mass of a fair share. */
+  private amounts(lift: Values | null): Float32Array {
+    const amounts = new Float32Array(this.visible.length);
+    for (let key = 0; key < amounts.length; key++) {
+      const expected = this.visible[key] * this.fair[key];
+      amounts[key] = expected > 0 ? expected * (lift ? lift[key] : 1) : NaN;
+    }
+    return amounts;
   }
 }
 
 export async function loadProfile(page: Page, frame: Frame, layer: number, head: number | null, group: number): Promise<Profile | null> {
-  const mass = frame.along("mass", layer, group);
+  if (head === null) return profileOf(frame, layer, group);
   const visible = frame.along("visible", layer, group);
   const fair = frame.along("null", layer, group);
-  if (!mass || !visible || !fair) return null;
-  const fairMass = Float32Array.from(visible, (rows, key) => rows * fair[key]);
-  if (head === null) {
-    return new Profile(liftOf(mass, visible, fair), shareOf(mass), shareOf(fairMass), frame.along("standing", layer, group), null);
-  }
   const opened = page.array(frame.sample, "lift_by_head");
-  if (!opened) return null;
+  if (!opened || !visible || !fair) return null;
   const array = await opened;
   const [, , heads, groups, keys] = array.shape;
   const lift = await array.row(frame.step, ((layer * heads + head) * groups + group) * keys, keys);
-  const ofHead = Float32Array.from(fairMass, (amount, key) => (amount > 0 ? amount * lift[key] : NaN));
-  return new Profile(lift, shareOf(ofHead), shareOf(fairMass), null, array.approximate);
+  return new Profile(lift, visible, fair, null, array.approximate);
 }
 
-export interface Matrix {
-  rows: number;
-  keys: number;
-  lift: Float32Array;
-  share: Float32Array;
-  standing: Uint8Array | null;
-  approximate: Quantised | null;
+/** The mean over heads, which a frame holds. */
+export function profileOf(frame: Frame, layer: number, group: number): Profile | null {
+  const mass = frame.along("mass", layer, group);
+  const visible = frame.along("visible", layer, group);
+  const fair = frame.along("null", layer, group);
+  return mass && visible && fair ? new Profile(liftOf(mass, visible, fair), visible, fair, frame.along("standing", layer, group), null) : null;
+}
+
+export class Matrix {
+  readonly lift: Float32Array;
+  readonly standing: Uint8Array | null;
+  readonly approximate: Quantised | null;
+  private shared: Float32Array | null = null;
+
+  constructor(
+    private readonly profiles: Profile[],
+    readonly keys: number,
+  ) {
+    this.lift = this.joined((profile) => profile.lift);
+    this.approximate = profiles[0].approximate;
+    this.standing = profiles[0].standing ? new Uint8Array(profiles.length * keys) : null;
+    if (this.standing) profiles.forEach((profile, row) => this.standing!.set(profile.standing as Uint8Array, row * keys));
+  }
+
+  get rows(): number {
+    return this.profiles.length;
+  }
+
+  get share(): Float32Array {
+    return (this.shared ??= this.joined((profile) => profile.share));
+  }
+
+  private joined(of: (profile: Profile) => Values): Float32Array {
+    const cells = new Float32Array(this.profiles.length * this.keys);
+    this.profiles.forEach((profile, row) => cells.set(of(profile) as Float32Array, row * this.keys));
+    return cells;
+  }
 }
 
 /** Layers by keys at one step. */
 export async function layersByKeys(page: Page, frame: Frame, head: number | null, group: number): Promise<Matrix | null> {
-  return collect(frame.run.layers.length, frame.sample.positions, (layer) => loadProfile(page, frame, layer, head, group));
+  const layers = frame.run.layers.map((_, layer) => layer);
+  const profiles = head === null ? layers.map((layer) => profileOf(frame, layer, group)) : await Promise.all(layers.map((layer) => loadProfile(page, frame, layer, head, group)));
+  return matrixOf(profiles, frame.sample.positions);
 }
 
 /** Steps by keys in one layer. */
 export async function stepsByKeys(page: Page, run: RunDocument, sample: SampleDocument, layer: number, head: number | null, group: number): Promise<Matrix | null> {
-  return collect(sample.steps, sample.positions, async (step) => loadProfile(page, await loadFrame(page, run, sample, step), layer, head, group));
+  const steps = Array.from({ length: sample.steps }, (_, step) => step);
+  const profiles = await Promise.all(steps.map(async (step) => loadProfile(page, await loadFrame(page, run, sample, step, RECEIVED), layer, head, group)));
+  return matrixOf(profiles, sample.positions);
 }
 
-async function collect(rows: number, keys: number, of: (row: number) => Promise<Profile | null>): Promise<Matrix | null> {
-  const profiles = await Promise.all(Array.from({ length: rows }, (_, row) => of(row)));
-  if (profiles.some((profile) => !profile)) return null;
-  const matrix: Matrix = {
-    rows,
-    keys,
-    lift: new Float32Array(rows * keys),
-    share: new Float32Array(rows * keys),
-    standing: profiles[0]!.standing ? new Uint8Array(rows * keys) : null,
-    approximate: profiles[0]!.approximate,
-  };
-  profiles.forEach((profile, row) => {
-    matrix.lift.set(profile!.lift as Float32Array, row * keys);
-    matrix.share.set(profile!.share as Float32Array, row * keys);
-    matrix.standing?.set(profile!.standing as Uint8Array, row * keys);
-  });
-  return matrix;
+function matrixOf(profiles: (Profile | null)[], keys: number): Matrix | null {
+  return profiles.length && profiles.every((profile) => profile !== null) ? new Matrix(profiles, keys) : null;
 }
 
 export interface TopKey {

@@ -18,6 +18,16 @@ export function inkOn([red, green, blue]: readonly [number, number, number]): st
   return (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) ? "#000" : "#fff";
 }
 
+/** 64 grounds with the ink that is read on each: as few as the eye tells apart, so that most tokens keep theirs from step to step. */
+const SHADES = Array.from({ length: 64 }, (_, level) => {
+  const colour = cividis(level / 63);
+  return { ground: `rgb(${colour.join(",")})`, ink: inkOn(colour) };
+});
+
+export function shadeFor(amount: number): { ground: string; ink: string } {
+  return SHADES[Math.round(Math.min(1, Math.max(0, amount)) * 63)];
+}
+
 export interface Scale {
   low: number;
   high: number;

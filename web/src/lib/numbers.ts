@@ -15,8 +15,10 @@ export function liftOf(mass: Values, visible: Values, fair: Values): Float32Arra
 /** The part of all attention that lies on each key. */
 export function shareOf(mass: Values): Float32Array {
   let total = 0;
-  for (const amount of mass) if (amount > 0) total += amount;
-  return Float32Array.from(mass, (amount) => (total > 0 ? amount / total : NaN));
+  for (let key = 0; key < mass.length; key++) if (mass[key] > 0) total += mass[key];
+  const share = new Float32Array(mass.length);
+  for (let key = 0; key < mass.length; key++) share[key] = total > 0 ? mass[key] / total : NaN;
+  return share;
 }
 
 /** The place of each key by strength, from 1; 0 where it has none. Equal keys share the best place. */

@@ -2323,8 +2323,10 @@ function Fi(e, t, n) {
 }
 function Ii(e) {
 	let t = 0;
-	for (let n of e) n > 0 && (t += n);
-	return Float32Array.from(e, (e) => t > 0 ? e / t : NaN);
+	for (let n = 0; n < e.length; n++) e[n] > 0 && (t += e[n]);
+	let n = new Float32Array(e.length);
+	for (let r = 0; r < e.length; r++) n[r] = t > 0 ? e[r] / t : NaN;
+	return n;
 }
 function Li(e) {
 	let t = Array.from(e.keys()).filter((t) => !Number.isNaN(e[t]));
@@ -4190,7 +4192,17 @@ function Fc([e, t, n]) {
 	].map((e) => e / 255 <= .04045 ? e / 255 / 12.92 : ((e / 255 + .055) / 1.055) ** 2.4), i = .2126 * r[0] + .7152 * r[1] + .0722 * r[2];
 	return (i + .05) / .05 > 1.05 / (i + .05) ? "#000" : "#fff";
 }
-function Ic(e, t) {
+var Ic = Array.from({ length: 64 }, (e, t) => {
+	let n = Pc(t / 63);
+	return {
+		ground: `rgb(${n.join(",")})`,
+		ink: Fc(n)
+	};
+});
+function Lc(e) {
+	return Ic[Math.round(Math.min(1, Math.max(0, e)) * 63)];
+}
+function Rc(e, t) {
 	return e === "lift" ? t ? {
 		low: 1 / 8,
 		high: 64,
@@ -4209,10 +4221,10 @@ function Ic(e, t) {
 		log: t
 	};
 }
-function Lc(e, t) {
+function zc(e, t) {
 	return e.log ? t <= 0 ? 0 : Math.log(t / e.low) / Math.log(e.high / e.low) : (t - e.low) / (e.high - e.low);
 }
-var Rc = [
+var Bc = [
 	"",
 	"7 3",
 	"2 3",
@@ -4220,8 +4232,8 @@ var Rc = [
 	"12 4",
 	"4 2",
 	"1 2"
-], zc = /* @__PURE__ */ W("<line class=\"grid\"></line><text class=\"tick\" text-anchor=\"end\"> </text>", 1), Bc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Vc = /* @__PURE__ */ W("<line class=\"cursor\"></line>"), Hc = /* @__PURE__ */ W("<line></line>"), Uc = /* @__PURE__ */ W("<path></path>"), Wc = /* @__PURE__ */ W("<rect width=\"5.2\" height=\"5.2\"></rect>"), Gc = /* @__PURE__ */ W("<circle r=\"2.7\"></circle>"), Kc = /* @__PURE__ */ W("<!><!>", 1), qc = /* @__PURE__ */ W("<!><!><!>", 1), Jc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\">no numbers here</text>"), Yc = /* @__PURE__ */ W("<line x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line>"), Xc = /* @__PURE__ */ W("<rect x=\"10.4\" y=\"2.4\" width=\"5.2\" height=\"5.2\"></rect>"), Zc = /* @__PURE__ */ W("<path d=\"M13 1.4l3.6 6.4h-7.2z\"></path>"), Qc = /* @__PURE__ */ W("<circle cx=\"13\" cy=\"5\" r=\"2.7\"></circle>"), $c = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><!><!></svg> </li>"), el = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><line class=\"null c0\" x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line></svg> </li>"), tl = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><text class=\"axis-label\" y=\"11\"> </text><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><!><!><!></svg> <ul class=\"legend\"><!> <!></ul></div>");
-function nl(e, t) {
+], Vc = /* @__PURE__ */ W("<line class=\"grid\"></line><text class=\"tick\" text-anchor=\"end\"> </text>", 1), Hc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Uc = /* @__PURE__ */ W("<line class=\"cursor\"></line>"), Wc = /* @__PURE__ */ W("<line></line>"), Gc = /* @__PURE__ */ W("<path></path>"), Kc = /* @__PURE__ */ W("<rect width=\"5.2\" height=\"5.2\"></rect>"), qc = /* @__PURE__ */ W("<circle r=\"2.7\"></circle>"), Jc = /* @__PURE__ */ W("<!><!>", 1), Yc = /* @__PURE__ */ W("<!><!><!>", 1), Xc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\">no numbers here</text>"), Zc = /* @__PURE__ */ W("<line x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line>"), Qc = /* @__PURE__ */ W("<rect x=\"10.4\" y=\"2.4\" width=\"5.2\" height=\"5.2\"></rect>"), $c = /* @__PURE__ */ W("<path d=\"M13 1.4l3.6 6.4h-7.2z\"></path>"), el = /* @__PURE__ */ W("<circle cx=\"13\" cy=\"5\" r=\"2.7\"></circle>"), tl = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><!><!></svg> </li>"), nl = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><line class=\"null c0\" x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line></svg> </li>"), rl = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><text class=\"axis-label\" y=\"11\"> </text><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><!><!><!></svg> <ul class=\"legend\"><!> <!></ul></div>");
+function il(e, t) {
 	Xe(t, !0);
 	let n = Ni(t, "at", 3, null), r = Ni(t, "height", 3, 190), i = Ni(t, "zero", 3, !1), a = Ni(t, "unit", 3, ""), o = Zi(), s = /* @__PURE__ */ M(320), c = /* @__PURE__ */ A(() => t.series.flatMap((e) => [
 		e.values,
@@ -4265,13 +4277,13 @@ function nl(e, t) {
 			lines: r
 		};
 	}
-	var _ = tl(), v = P(_);
+	var _ = rl(), v = P(_);
 	let y;
 	var b = P(v);
 	X(b, "x", 44);
 	var x = I(b, !0), S = L(b);
 	Y(S, 17, () => V(d).ticks(4), J, (e, t) => {
-		var n = zc(), r = F(n);
+		var n = Vc(), r = F(n);
 		X(r, "x1", 44);
 		var i = L(r);
 		X(i, "x", 38);
@@ -4287,13 +4299,13 @@ function nl(e, t) {
 	});
 	var C = L(S);
 	Y(C, 17, () => V(f), J, (e, n) => {
-		var i = Bc(), a = I(i, !0);
+		var i = Hc(), a = I(i, !0);
 		R((e) => {
 			X(i, "x", e), X(i, "y", r() - 34 + 15), K(a, t.x[V(n)]);
 		}, [() => V(u)(V(n))]), G(e, i);
 	});
 	var w = L(C), ee = I(w, !0), T = L(w), te = (e) => {
-		var t = Vc();
+		var t = Uc();
 		X(t, "y1", 18), R((e, n) => {
 			X(t, "x1", e), X(t, "x2", n), X(t, "y2", r() - 34);
 		}, [() => V(u)(n()), () => V(u)(n())]), G(e, t);
@@ -4303,12 +4315,12 @@ function nl(e, t) {
 	});
 	var ne = L(T);
 	Y(ne, 17, () => t.series, J, (e, n) => {
-		var r = qc(), i = F(r), a = (e) => {
+		var r = Yc(), i = F(r), a = (e) => {
 			var t = Nr(), r = F(t), i = (e) => {
 				var t = Nr();
 				Y(F(t), 17, () => V(n).nulls, J, (e, t, r) => {
 					var i = Nr(), a = F(i), o = (e) => {
-						var i = Hc();
+						var i = Wc();
 						R((e, t, r, a) => {
 							ii(i, 0, `null c${V(n).colour ?? ""}`), X(i, "x1", e), X(i, "x2", t), X(i, "y1", r), X(i, "y2", a);
 						}, [
@@ -4323,7 +4335,7 @@ function nl(e, t) {
 					}), G(e, i);
 				}), G(e, t);
 			}, a = (e) => {
-				var t = Uc();
+				var t = Gc();
 				R((e) => {
 					ii(t, 0, `null c${V(n).colour ?? ""}`), X(t, "d", e);
 				}, [() => m(V(n).nulls)]), G(e, t);
@@ -4336,17 +4348,17 @@ function nl(e, t) {
 			V(n).nulls && e(a);
 		});
 		var o = L(i), s = (e) => {
-			var t = Uc();
+			var t = Gc();
 			R((e) => {
-				ii(t, 0, `line c${V(n).colour ?? ""}`), X(t, "d", e), X(t, "stroke-dasharray", Rc[V(n).colour]);
+				ii(t, 0, `line c${V(n).colour ?? ""}`), X(t, "d", e), X(t, "stroke-dasharray", Bc[V(n).colour]);
 			}, [() => m(V(n).values, p(V(n)))]), G(e, t);
 		};
 		q(o, (e) => {
 			V(n).points || e(s);
 		}), Y(L(o), 17, () => V(n).values, J, (e, r, i) => {
 			var a = Nr(), o = F(a), s = (e) => {
-				var a = Kc(), o = F(a), s = (e) => {
-					var t = Hc();
+				var a = Jc(), o = F(a), s = (e) => {
+					var t = Wc();
 					R((e, r, i, a) => {
 						ii(t, 0, `interval c${V(n).colour ?? ""}`), X(t, "x1", e), X(t, "x2", r), X(t, "y1", i), X(t, "y2", a);
 					}, [
@@ -4362,17 +4374,17 @@ function nl(e, t) {
 				var l = L(o), f = (e) => {
 					let t = /* @__PURE__ */ A(() => V(u)(i) + p(V(n)));
 					var a = Nr(), o = F(a), s = (e) => {
-						var i = Wc();
+						var i = Kc();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "x", V(t) - 2.6), X(i, "y", e);
 						}, [() => V(d)(V(r)) - 2.6]), G(e, i);
 					}, c = (e) => {
-						var i = Uc();
+						var i = Gc();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "d", e);
 						}, [() => `M${V(t)} ${V(d)(V(r)) - 3.6}l3.6 6.4h-7.2z`]), G(e, i);
 					}, l = (e) => {
-						var i = Gc();
+						var i = qc();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "cx", V(t)), X(i, "cy", e);
 						}, [() => V(d)(V(r))]), G(e, i);
@@ -4391,7 +4403,7 @@ function nl(e, t) {
 		}), G(e, r);
 	});
 	var re = L(ne), E = (e) => {
-		var t = Jc();
+		var t = Xc();
 		R(() => {
 			X(t, "x", V(s) / 2), X(t, "y", r() / 2);
 		}), G(e, t);
@@ -4401,33 +4413,33 @@ function nl(e, t) {
 	}), k(v);
 	var ie = L(v, 2), ae = P(ie);
 	Y(ae, 17, () => t.series, J, (e, t) => {
-		var n = $c(), r = P(n), i = P(r), a = (e) => {
-			var n = Yc();
+		var n = tl(), r = P(n), i = P(r), a = (e) => {
+			var n = Zc();
 			R(() => {
-				ii(n, 0, `line c${V(t).colour ?? ""}`), X(n, "stroke-dasharray", Rc[V(t).colour]);
+				ii(n, 0, `line c${V(t).colour ?? ""}`), X(n, "stroke-dasharray", Bc[V(t).colour]);
 			}), G(e, n);
 		};
 		q(i, (e) => {
 			V(t).points || e(a);
 		});
 		var o = L(i), s = (e) => {
-			var n = Xc();
+			var n = Qc();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		}, c = (e) => {
-			var n = Zc();
+			var n = $c();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		}, l = (e) => {
-			var n = Qc();
+			var n = el();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		};
 		q(o, (e) => {
 			V(t).colour % 3 == 1 ? e(s) : V(t).colour % 3 == 2 ? e(c, 1) : e(l, -1);
 		}), k(r);
 		var u = L(r);
-		k(n), R(() => K(u, ` ${V(t).name ?? ""}`)), G(e, n);
+		k(n), R((e) => K(u, ` ${V(t).name ?? ""}${e ?? ""}`), [() => V(t).values.some(Z) ? "" : " (none here)"]), G(e, n);
 	});
 	var oe = L(ae, 2), se = (e) => {
-		var n = el(), r = L(P(n));
+		var n = nl(), r = L(P(n));
 		k(n), R((e) => K(r, ` ${e ?? ""}`), [() => t.series.find((e) => e.nulls)?.nullName ?? "null"]), G(e, n);
 	}, ce = /* @__PURE__ */ A(() => t.series.some((e) => e.nulls));
 	q(oe, (e) => {
@@ -4438,8 +4450,8 @@ function nl(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/views/Contexts.svelte
-var rl = /* @__PURE__ */ U("<option> </option>"), il = /* @__PURE__ */ U("<label class=\"field\">Evaluation<select></select></label>"), al = /* @__PURE__ */ U("<button> </button>"), ol = /* @__PURE__ */ U("<th scope=\"col\"><button class=\"sort\"> </button></th>"), sl = /* @__PURE__ */ U("<button class=\"link\"> </button>"), cl = /* @__PURE__ */ U("<td><!></td>"), ll = /* @__PURE__ */ U("<tr></tr>"), ul = /* @__PURE__ */ U("<section class=\"card wide-card\"><header><h3>Everything as a table</h3></header> <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All numbers of the evaluation\"><table><thead><tr></tr></thead><tbody></tbody></table></div></section>"), dl = /* @__PURE__ */ U("<span class=\"reply\"><span class=\"dim\"> </span> </span>"), fl = /* @__PURE__ */ U("<h3> </h3> <p class=\"dim\"> </p> <pre> </pre> <p>wrote: <bdi> </bdi></p>", 1), pl = /* @__PURE__ */ U("<details class=\"card\"><summary><b> </b> <span class=\"dim\">answer</span> <!></summary> <!></details>"), ml = /* @__PURE__ */ U("<section class=\"answers\" aria-label=\"Questions\"><h2> </h2> <p class=\"dim\"> </p> <!></section>"), hl = /* @__PURE__ */ U("<p class=\"note\">No questions are kept for this point.</p>"), gl = /* @__PURE__ */ U("<div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Outcome\"></span></div> <p class=\"lede\">Means with 95 % intervals over questions. Click a point to read its questions, prompts and answers.</p> <div class=\"grid\"><!> <!> <!></div> <!> <!>", 1);
-function _l(e, t) {
+var al = /* @__PURE__ */ U("<option> </option>"), ol = /* @__PURE__ */ U("<label class=\"field\">Evaluation<select></select></label>"), sl = /* @__PURE__ */ U("<button> </button>"), cl = /* @__PURE__ */ U("<th scope=\"col\"><button class=\"sort\"> </button></th>"), ll = /* @__PURE__ */ U("<button class=\"link\"> </button>"), ul = /* @__PURE__ */ U("<td><!></td>"), dl = /* @__PURE__ */ U("<tr></tr>"), fl = /* @__PURE__ */ U("<section class=\"card wide-card\"><header><h3>Everything as a table</h3></header> <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All numbers of the evaluation\"><table><thead><tr></tr></thead><tbody></tbody></table></div></section>"), pl = /* @__PURE__ */ U("<span class=\"reply\"><span class=\"dim\"> </span> </span>"), ml = /* @__PURE__ */ U("<h3> </h3> <p class=\"dim\"> </p> <pre> </pre> <p>wrote: <bdi> </bdi></p>", 1), hl = /* @__PURE__ */ U("<details class=\"card\"><summary><b> </b> <span class=\"dim\">answer</span> <!></summary> <!></details>"), gl = /* @__PURE__ */ U("<section class=\"answers\" aria-label=\"Questions\"><h2> </h2> <p class=\"dim\"> </p> <!></section>"), _l = /* @__PURE__ */ U("<p class=\"note\">No questions are kept for this point.</p>"), vl = /* @__PURE__ */ U("<div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Outcome\"></span></div> <p class=\"lede\">Means with 95 % intervals over questions. Click a point to read its questions, prompts and answers.</p> <div class=\"grid\"><!> <!> <!></div> <!> <!>", 1);
+function yl(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.evaluations), i = /* @__PURE__ */ A(() => V(r)[Math.min(n.table, V(r).length - 1)]), a = /* @__PURE__ */ A(() => [...new Set(V(i).points.map((e) => e.outcome))]), o = /* @__PURE__ */ A(() => V(a).includes(n.outcome) ? n.outcome : V(a)[0]), s = /* @__PURE__ */ A(() => V(i).points.filter((e) => e.outcome === V(o))), c = /* @__PURE__ */ A(() => V(s).filter((e) => e.quantity === "mean")), l = /* @__PURE__ */ A(() => V(c).filter((e) => !e.intervention)), u = ["closed-book", "gold"], d = {
 		accuracy: "share of questions",
@@ -4523,10 +4535,10 @@ function _l(e, t) {
 			behavior: "smooth"
 		}), 100);
 	}
-	var fe = gl(), pe = F(fe), me = P(pe), he = (e) => {
-		var t = il(), i = L(P(t));
+	var fe = vl(), pe = F(fe), me = P(pe), he = (e) => {
+		var t = ol(), i = L(P(t));
 		Y(i, 21, () => V(r), J, (e, t, n) => {
-			var r = rl(), i = I(r, !0);
+			var r = al(), i = I(r, !0);
 			r.value = r.__value = n, R((e) => K(i, e), [() => $(V(t).name)]), G(e, r);
 		}), k(i), ui(i), k(t), di(i, () => n.table, (e) => n.table = e), G(e, t);
 	};
@@ -4535,7 +4547,7 @@ function _l(e, t) {
 	});
 	var ge = L(me, 2);
 	Y(ge, 21, () => V(a), J, (e, t) => {
-		var r = al(), i = I(r, !0);
+		var r = sl(), i = I(r, !0);
 		R((e) => {
 			X(r, "aria-pressed", V(t) === V(o)), K(i, e);
 		}, [() => V(t).replaceAll("_", " ")]), H("click", r, () => n.outcome = V(t)), G(e, r);
@@ -4553,7 +4565,7 @@ function _l(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(f)} of the brackets`), n = /* @__PURE__ */ A(() => d[V(o)] ?? V(f)), r = /* @__PURE__ */ A(() => V(o) === "log_likelihood" ? void 0 : [0, 1]), i = /* @__PURE__ */ A(() => x(b(V(l), V(h), (e) => e.context, { points: !0 }), V(h)));
-						nl(e, {
+						il(e, {
 							get label() {
 								return V(t);
 							},
@@ -4597,7 +4609,7 @@ function _l(e, t) {
 				children: (e, r) => {
 					{
 						let r = /* @__PURE__ */ A(() => `${V(f)} by ${V(t)}`), i = /* @__PURE__ */ A(() => V(n).map(y)), a = /* @__PURE__ */ A(() => d[V(o)] ?? V(f)), s = /* @__PURE__ */ A(() => V(o) === "log_likelihood" ? void 0 : [0, 1]), c = /* @__PURE__ */ A(() => x(b(V(l), V(n), (e) => e.context, { points: V(t) === "layout" || V(n).length === 1 }), V(n)));
-						nl(e, {
+						il(e, {
 							get label() {
 								return V(r);
 							},
@@ -4639,7 +4651,7 @@ function _l(e, t) {
 				children: (e, r) => {
 					{
 						let r = /* @__PURE__ */ A(() => `Damage by intervention in ${V(t)}`), i = /* @__PURE__ */ A(() => `${V(f)} lost`), a = /* @__PURE__ */ A(() => b(V(w).filter((e) => e.context === V(t)), V(n), te, { points: !0 }));
-						nl(e, {
+						il(e, {
 							get label() {
 								return V(r);
 							},
@@ -4667,11 +4679,11 @@ function _l(e, t) {
 		}
 	}), k(_e);
 	var xe = L(_e, 2), Se = (e) => {
-		var t = ul(), n = L(P(t), 2), r = P(n), i = P(r), a = P(i);
+		var t = fl(), n = L(P(t), 2), r = P(n), i = P(r), a = P(i);
 		Y(a, 21, () => ie, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[0], i = () => V(n)[1];
-			var a = ol(), o = P(a), s = I(o);
+			var a = cl(), o = P(a), s = I(o);
 			k(a), R(() => {
 				X(a, "aria-sort", V(re) === r() ? V(E) ? "descending" : "ascending" : "none"), K(s, `${i() ?? ""}${V(re) === r() ? V(E) ? " ↓" : " ↑" : ""}`);
 			}), H("click", o, () => {
@@ -4680,14 +4692,14 @@ function _l(e, t) {
 		}), k(a), k(i);
 		var o = L(i);
 		Y(o, 21, () => V(ae), J, (e, t) => {
-			var n = ll();
+			var n = dl();
 			Y(n, 21, () => ie, J, (e, n) => {
 				var r = /* @__PURE__ */ A(() => _(V(n), 1));
 				let i = () => V(r)[0];
-				var a = cl();
+				var a = ul();
 				let o;
 				var s = P(a), c = (e) => {
-					var n = sl(), r = I(n, !0);
+					var n = ll(), r = I(n, !0);
 					R((e) => K(r, e), [() => $(V(t).context)]), H("click", n, () => de(V(t).context, V(t).intervention, V(t).control)), G(e, n);
 				}, l = (e) => {
 					var n = Mr();
@@ -4706,14 +4718,14 @@ function _l(e, t) {
 		V(ne).length && e(Se);
 	});
 	var D = L(xe, 2), Ce = (e) => {
-		var t = ml(), r = P(t), i = I(r, !0), a = L(r, 2), o = I(a);
+		var t = gl(), r = P(t), i = I(r, !0), a = L(r, 2), o = I(a);
 		Y(L(a, 2), 17, () => V(le), J, (e, t) => {
 			let n = () => V(t).first, r = () => V(t).of;
-			var i = pl(), a = P(i), o = P(a), s = I(o, !0), c = L(o, 3);
+			var i = hl(), a = P(i), o = P(a), s = I(o, !0), c = L(o, 3);
 			Y(L(c), 17, r, J, (e, t) => {
 				var n = /* @__PURE__ */ A(() => _(V(t), 2));
 				let r = () => V(n)[0], i = () => V(n)[1];
-				var a = dl(), o = P(a), s = I(o, !0), c = L(o);
+				var a = pl(), o = P(a), s = I(o, !0), c = L(o);
 				k(a), R((e, t) => {
 					K(s, e), K(c, ` ${i()?.accuracy ? "✓" : "✕"} ${t ?? ""}`);
 				}, [() => $(r()), () => $(i()?.prediction ?? "–")]), G(e, a);
@@ -4721,7 +4733,7 @@ function _l(e, t) {
 				var n = /* @__PURE__ */ A(() => _(V(t), 2));
 				let r = () => V(n)[0], i = () => V(n)[1];
 				var a = Nr(), o = F(a), s = (e) => {
-					var t = fl(), n = F(t), a = I(n, !0), o = L(n, 2), s = I(o), c = L(o, 2), l = I(c, !0), u = L(c, 2), d = I(L(P(u)), !0);
+					var t = ml(), n = F(t), a = I(n, !0), o = L(n, 2), s = I(o), c = L(o, 2), l = I(c, !0), u = L(c, 2), d = I(L(P(u)), !0);
 					k(u), R((e, t, n, r, i) => {
 						K(a, e), K(s, `accuracy ${t ?? ""} · log likelihood ${n ?? ""}`), K(l, r), K(d, i);
 					}, [
@@ -4742,7 +4754,7 @@ function _l(e, t) {
 			K(i, e), K(o, `${V(le).length ?? ""} questions.`);
 		}, [() => $(n.point.replaceAll(" |  | ", "").replace(/( \| )+$/, ""))]), G(e, t);
 	}, O = (e) => {
-		G(e, hl());
+		G(e, _l());
 	};
 	q(D, (e) => {
 		n.point && V(le).length ? e(Ce) : n.point && V(m).length && e(O, 1);
@@ -4750,22 +4762,22 @@ function _l(e, t) {
 }
 Cr(["click"]);
 // src/data/schema.ts
-var vl = [
+var bl = [
 	"first token",
 	"strongest key",
 	"anchors"
-], yl = [
+], xl = [
 	"float index",
 	"no memory",
 	"across halves",
 	"no movement"
-], bl = [
+], Sl = [
 	"padding",
 	"prompt",
 	"masked",
 	"committed now",
 	"committed before"
-], xl = [
+], Cl = [
 	"none",
 	"mask",
 	"special",
@@ -4775,7 +4787,7 @@ var vl = [
 	"function",
 	"content",
 	"number"
-], Sl = {
+], wl = {
 	canvas: ["step", "position"],
 	state: ["step", "position"],
 	role: ["step", "position"],
@@ -4948,7 +4960,7 @@ var vl = [
 	flow_fair: ["layer", "region"],
 	rollout: ["layer", "region"],
 	rollout_null: ["layer", "region"]
-}, Cl = [
+}, Tl = [
 	"canvas",
 	"state",
 	"role",
@@ -4962,7 +4974,12 @@ var vl = [
 	"absorbed_null",
 	"entropy",
 	"centroid"
-], wl = class {
+], El = [
+	"mass",
+	"visible",
+	"null",
+	"standing"
+], Dl = class {
 	run;
 	sample;
 	step;
@@ -4981,61 +4998,89 @@ var vl = [
 		return r.subarray(s, s + o);
 	}
 };
-async function Tl(e, t, n, r) {
-	let i = /* @__PURE__ */ new Map(), a = /* @__PURE__ */ new Map();
-	return await Promise.all(Cl.map(async (t) => {
-		let o = e.array(n, t);
-		if (!o) return;
-		let s = await o;
-		i.set(t, s), a.set(t, await s.row(r)), r + 1 < n.steps && s.stored(r + 1);
-	})), new wl(t, n, r, a, i);
+async function Ol(e, t, n, r, i = Tl) {
+	let a = /* @__PURE__ */ new Map(), o = /* @__PURE__ */ new Map();
+	return await Promise.all(i.map(async (t) => {
+		let i = e.array(n, t);
+		if (!i) return;
+		let s = await i;
+		a.set(t, s), o.set(t, await s.row(r)), r + 1 < n.steps && s.stored(r + 1);
+	})), new Dl(t, n, r, o, a);
 }
-var El = class {
+var kl = class {
 	lift;
-	share;
-	fairShare;
+	visible;
+	fair;
 	standing;
 	approximate;
 	ranked = null;
+	shared = null;
+	fairly = null;
 	constructor(e, t, n, r, i) {
-		this.lift = e, this.share = t, this.fairShare = n, this.standing = r, this.approximate = i;
+		this.lift = e, this.visible = t, this.fair = n, this.standing = r, this.approximate = i;
 	}
 	get ranks() {
 		return this.ranked ??= Li(this.lift);
 	}
+	get share() {
+		return this.shared ??= Ii(this.amounts(this.lift));
+	}
+	get fairShare() {
+		return this.fairly ??= Ii(this.amounts(null));
+	}
+	amounts(e) {
+		let t = new Float32Array(this.visible.length);
+		for (let n = 0; n < t.length; n++) {
+			let r = this.visible[n] * this.fair[n];
+			t[n] = r > 0 ? r * (e ? e[n] : 1) : NaN;
+		}
+		return t;
+	}
 };
-async function Dl(e, t, n, r, i) {
-	let a = t.along("mass", n, i), o = t.along("visible", n, i), s = t.along("null", n, i);
-	if (!a || !o || !s) return null;
-	let c = Float32Array.from(o, (e, t) => e * s[t]);
-	if (r === null) return new El(Fi(a, o, s), Ii(a), Ii(c), t.along("standing", n, i), null);
-	let l = e.array(t.sample, "lift_by_head");
-	if (!l) return null;
-	let u = await l, [, , d, f, p] = u.shape, m = await u.row(t.step, ((n * d + r) * f + i) * p, p);
-	return new El(m, Ii(Float32Array.from(c, (e, t) => e > 0 ? e * m[t] : NaN)), Ii(c), null, u.approximate);
+async function Al(e, t, n, r, i) {
+	if (r === null) return jl(t, n, i);
+	let a = t.along("visible", n, i), o = t.along("null", n, i), s = e.array(t.sample, "lift_by_head");
+	if (!s || !a || !o) return null;
+	let c = await s, [, , l, u, d] = c.shape;
+	return new kl(await c.row(t.step, ((n * l + r) * u + i) * d, d), a, o, null, c.approximate);
 }
-async function Ol(e, t, n, r) {
-	return Al(t.run.layers.length, t.sample.positions, (i) => Dl(e, t, i, n, r));
+function jl(e, t, n) {
+	let r = e.along("mass", t, n), i = e.along("visible", t, n), a = e.along("null", t, n);
+	return r && i && a ? new kl(Fi(r, i, a), i, a, e.along("standing", t, n), null) : null;
 }
-async function kl(e, t, n, r, i, a) {
-	return Al(n.steps, n.positions, async (o) => Dl(e, await Tl(e, t, n, o), r, i, a));
+var Ml = class {
+	profiles;
+	keys;
+	lift;
+	standing;
+	approximate;
+	shared = null;
+	constructor(e, t) {
+		this.profiles = e, this.keys = t, this.lift = this.joined((e) => e.lift), this.approximate = e[0].approximate, this.standing = e[0].standing ? new Uint8Array(e.length * t) : null, this.standing && e.forEach((e, n) => this.standing.set(e.standing, n * t));
+	}
+	get rows() {
+		return this.profiles.length;
+	}
+	get share() {
+		return this.shared ??= this.joined((e) => e.share);
+	}
+	joined(e) {
+		let t = new Float32Array(this.profiles.length * this.keys);
+		return this.profiles.forEach((n, r) => t.set(e(n), r * this.keys)), t;
+	}
+};
+async function Nl(e, t, n, r) {
+	let i = t.run.layers.map((e, t) => t);
+	return Fl(n === null ? i.map((e) => jl(t, e, r)) : await Promise.all(i.map((i) => Al(e, t, i, n, r))), t.sample.positions);
 }
-async function Al(e, t, n) {
-	let r = await Promise.all(Array.from({ length: e }, (e, t) => n(t)));
-	if (r.some((e) => !e)) return null;
-	let i = {
-		rows: e,
-		keys: t,
-		lift: new Float32Array(e * t),
-		share: new Float32Array(e * t),
-		standing: r[0].standing ? new Uint8Array(e * t) : null,
-		approximate: r[0].approximate
-	};
-	return r.forEach((e, n) => {
-		i.lift.set(e.lift, n * t), i.share.set(e.share, n * t), i.standing?.set(e.standing, n * t);
-	}), i;
+async function Pl(e, t, n, r, i, a) {
+	let o = Array.from({ length: n.steps }, (e, t) => t);
+	return Fl(await Promise.all(o.map(async (o) => Al(e, await Ol(e, t, n, o, El), r, i, a))), n.positions);
 }
-async function jl(e, t, n, r, i, a) {
+function Fl(e, t) {
+	return e.length && e.every((e) => e !== null) ? new Ml(e, t) : null;
+}
+async function Il(e, t, n, r, i, a) {
 	let o = await e.values(n, "written"), s = o ? Array.from(o).indexOf(r) : -1, c = e.array(n, "top_key"), l = e.array(n, "top_weight");
 	if (s < 0 || !c || !l) return null;
 	let [u, d] = [await c, await l], [, f, p, m] = u.shape, [h, g] = [await u.row(i), await d.row(i)], _ = /* @__PURE__ */ new Map();
@@ -5054,12 +5099,12 @@ async function jl(e, t, n, r, i, a) {
 		approximate: d.approximate
 	};
 }
-var Ml = {
+var Ll = {
 	0: "no anchor",
 	1: "anchor",
 	2: "not measured: too few rows see it"
-}, Nl = /* @__PURE__ */ W("<rect></rect>"), Pl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Fl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Il = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
-function Ll(e, t) {
+}, Rl = /* @__PURE__ */ W("<rect></rect>"), zl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Bl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Vl = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
+function Hl(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Math.max(4, Math.min(96, (V(r) - 34 - 4) / t.heads))), a = /* @__PURE__ */ A(() => Math.max(9, Math.min(30, 420 / t.layers.length))), o = /* @__PURE__ */ A(() => V(a) * t.layers.length), s = /* @__PURE__ */ A(() => t.layers.flatMap((e, n) => Array.from({ length: t.heads }, (e, r) => ({
 		layer: n,
@@ -5079,9 +5124,9 @@ function Ll(e, t) {
 			]
 		};
 	}
-	var p = Il(), m = P(p), h = P(m);
+	var p = Vl(), m = P(p), h = P(m);
 	Y(h, 17, () => V(s), J, (e, t) => {
-		var r = Nl();
+		var r = Rl();
 		let o;
 		R((e) => {
 			o = ii(r, 0, "cell", null, o, { chosen: V(t).layer === n.layer && V(t).head === n.head }), X(r, "x", 34 + V(t).head * V(i)), X(r, "y", V(t).layer * V(a)), X(r, "width", V(i) - 1), X(r, "height", V(a) - 1), X(r, "fill", e);
@@ -5092,7 +5137,7 @@ function Ll(e, t) {
 	var g = L(h);
 	Y(g, 17, () => t.layers, J, (e, t, r) => {
 		var i = Nr(), o = F(i), s = (e) => {
-			var i = Pl();
+			var i = zl();
 			let o;
 			X(i, "x", 28);
 			var s = I(i, !0);
@@ -5107,7 +5152,7 @@ function Ll(e, t) {
 	var _ = L(g);
 	Y(_, 17, () => ({ length: t.heads }), J, (e, t, n) => {
 		var r = Nr(), a = F(r), s = (e) => {
-			var t = Fl();
+			var t = Bl();
 			t.textContent = n, R(() => {
 				X(t, "x", 34 + (n + .5) * V(i)), X(t, "y", V(o) + 13);
 			}), G(e, t);
@@ -5125,39 +5170,30 @@ function Ll(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/parts/HeatMap.svelte
-var Rl = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), zl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Bl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Vl = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), Hl = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), Ul = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), Wl = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), Gl = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), Kl = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
-function ql(e, t) {
+var Ul = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), Wl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Gl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Kl = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), ql = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), Jl = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), Yl = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), Xl = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), Zl = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
+function Ql(e, t) {
 	Xe(t, !0);
-	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(600), i = /* @__PURE__ */ A(() => t.matrix ? Math.max(7, Math.min(26, 300 / t.matrix.rows)) : 12), a = /* @__PURE__ */ A(() => t.matrix ? Math.max(1, Math.round(t.matrix.rows * V(i))) : 120), o = /* @__PURE__ */ A(() => Math.max(10, V(r) - 34 - 4)), s = /* @__PURE__ */ A(() => t.matrix ? V(o) / t.matrix.keys : 1), c = /* @__PURE__ */ M("");
+	let n = new Uint32Array(new Uint8Array(Array.from({ length: 256 }, (e, t) => [...Pc(t / 255), 255]).flat()).buffer), r = /* @__PURE__ */ M(void 0), i = /* @__PURE__ */ M(600), a = /* @__PURE__ */ A(() => t.matrix ? Math.max(7, Math.min(26, 300 / t.matrix.rows)) : 12), o = /* @__PURE__ */ A(() => t.matrix ? Math.max(1, Math.round(t.matrix.rows * V(a))) : 120), s = /* @__PURE__ */ A(() => Math.max(10, V(i) - 34 - 4)), c = /* @__PURE__ */ A(() => t.matrix ? V(s) / t.matrix.keys : 1), l = /* @__PURE__ */ M("");
 	Cn(() => {
-		if (!V(n) || !t.matrix) return;
+		if (!V(r) || !t.matrix) return;
 		let e = t.kind === "lift" ? t.matrix.lift : t.matrix.share;
-		V(n).width = t.matrix.keys, V(n).height = t.matrix.rows;
-		let r = V(n).getContext("2d"), i = r.createImageData(t.matrix.keys, t.matrix.rows);
-		for (let n = 0; n < e.length; n++) {
-			if (Number.isNaN(e[n])) continue;
-			let [r, a, o] = l[Math.round(Math.min(1, Math.max(0, Lc(t.scale, e[n]))) * 255)];
-			i.data.set([
-				r,
-				a,
-				o,
-				255
-			], n * 4);
-		}
-		r.putImageData(i, 0, 0);
+		V(r).width = t.matrix.keys, V(r).height = t.matrix.rows;
+		let i = V(r).getContext("2d"), a = i.createImageData(t.matrix.keys, t.matrix.rows), o = new Uint32Array(a.data.buffer);
+		for (let r = 0; r < e.length; r++) Number.isNaN(e[r]) || (o[r] = n[Math.round(Math.min(1, Math.max(0, zc(t.scale, e[r]))) * 255)]);
+		i.putImageData(a, 0, 0);
 	});
-	let l = Array.from({ length: 256 }, (e, t) => Pc(t / 255)), u = /* @__PURE__ */ A(() => {
+	let u = /* @__PURE__ */ A(() => {
 		if (!t.matrix?.standing || t.matrix.rows * t.matrix.keys > 2e5) return "";
-		let e = "", n = Math.min(2.4, V(s) / 2.6, V(i) / 3.4);
+		let e = "", n = Math.min(2.4, V(c) / 2.6, V(a) / 3.4);
 		for (let r = 0; r < t.matrix.standing.length; r++) {
 			if (t.matrix.standing[r] !== 1) continue;
-			let a = 34 + (r % t.matrix.keys + .5) * V(s), o = (Math.floor(r / t.matrix.keys) + .5) * V(i);
-			e += `M${(a - n).toFixed(1)} ${o.toFixed(1)}l${n.toFixed(1)} ${n.toFixed(1)} ${n.toFixed(1)} ${(-n).toFixed(1)} ${(-n).toFixed(1)} ${(-n).toFixed(1)}z`;
+			let i = 34 + (r % t.matrix.keys + .5) * V(c), o = (Math.floor(r / t.matrix.keys) + .5) * V(a);
+			e += `M${(i - n).toFixed(1)} ${o.toFixed(1)}l${n.toFixed(1)} ${n.toFixed(1)} ${n.toFixed(1)} ${(-n).toFixed(1)} ${(-n).toFixed(1)} ${(-n).toFixed(1)}z`;
 		}
 		return e;
-	}), d = /* @__PURE__ */ A(() => [...t.rowLabels.keys()].filter((e) => e % Math.ceil(14 / V(i)) === 0)), f = /* @__PURE__ */ A(() => {
+	}), d = /* @__PURE__ */ A(() => [...t.rowLabels.keys()].filter((e) => e % Math.ceil(14 / V(a)) === 0)), f = /* @__PURE__ */ A(() => {
 		if (!t.matrix) return [];
-		let e = t.matrix.keys / V(o) * 64, n = [
+		let e = t.matrix.keys / V(s) * 64, n = [
 			1,
 			2,
 			5,
@@ -5173,75 +5209,75 @@ function ql(e, t) {
 	});
 	function p(e) {
 		if (!t.matrix) return null;
-		let n = e.currentTarget.getBoundingClientRect(), o = Math.floor((e.clientX - n.left) / n.width * V(r) - 34) / V(s), c = Math.floor((e.clientY - n.top) / n.height * (V(a) + 28) / V(i));
-		return o >= 0 && o < t.matrix.keys && c >= 0 && c < t.matrix.rows ? [c, Math.floor(o)] : null;
+		let n = e.currentTarget.getBoundingClientRect(), r = Math.floor((e.clientX - n.left) / n.width * V(i) - 34) / V(c), s = Math.floor((e.clientY - n.top) / n.height * (V(o) + 28) / V(a));
+		return r >= 0 && r < t.matrix.keys && s >= 0 && s < t.matrix.rows ? [s, Math.floor(r)] : null;
 	}
 	function m() {
-		N(c, V(n)?.toDataURL("image/png") ?? "", !0);
+		N(l, V(r)?.toDataURL("image/png") ?? "", !0);
 	}
 	Cn(() => {
 		t.matrix, t.kind, t.scale;
 		let e = setTimeout(m, 250);
 		return () => clearTimeout(e);
 	});
-	var h = Kl(), g = P(h), _ = (e) => {
-		var l = Wl(), m = F(l);
+	var h = Zl(), g = P(h), _ = (e) => {
+		var n = Yl(), m = F(n);
 		let h;
-		Ai(m, (e) => N(n, e), () => V(n));
+		Ai(m, (e) => N(r, e), () => V(r));
 		var g = L(m, 2), _ = P(g), v = (e) => {
-			var t = Rl();
+			var t = Ul();
 			X(t, "x", 34), R(() => {
-				X(t, "href", V(c)), X(t, "width", V(o)), X(t, "height", V(a));
+				X(t, "href", V(l)), X(t, "width", V(s)), X(t, "height", V(o));
 			}), G(e, t);
 		};
 		q(_, (e) => {
-			V(c) && e(v);
+			V(l) && e(v);
 		});
 		var y = L(_);
 		Y(y, 17, () => V(d), J, (e, n) => {
-			var r = zl();
-			let a;
+			var r = Wl();
+			let i;
 			X(r, "x", 28);
 			var o = I(r, !0);
 			R(() => {
-				a = ii(r, 0, "tick", null, a, { now: V(n) === t.at }), X(r, "y", (V(n) + .5) * V(i) + 3.5), K(o, t.rowLabels[V(n)]);
+				i = ii(r, 0, "tick", null, i, { now: V(n) === t.at }), X(r, "y", (V(n) + .5) * V(a) + 3.5), K(o, t.rowLabels[V(n)]);
 			}), G(e, r);
 		});
 		var b = L(y);
 		Y(b, 17, () => V(f), J, (e, t) => {
-			var n = Bl(), r = I(n, !0);
+			var n = Gl(), r = I(n, !0);
 			R(() => {
-				X(n, "x", 34 + (V(t) + .5) * V(s)), X(n, "y", V(a) + 14), K(r, V(t));
+				X(n, "x", 34 + (V(t) + .5) * V(c)), X(n, "y", V(o) + 14), K(r, V(t));
 			}), G(e, n);
 		});
 		var x = L(b), S = I(x), C = L(x), w = L(C);
 		X(w, "x", 34);
 		var ee = L(w), T = (e) => {
-			var n = Vl();
+			var n = Kl();
 			R((e) => {
-				X(n, "x", 34 + t.keyAt * V(s)), X(n, "width", e), X(n, "height", V(a));
-			}, [() => Math.max(2, V(s))]), G(e, n);
+				X(n, "x", 34 + t.keyAt * V(c)), X(n, "width", e), X(n, "height", V(o));
+			}, [() => Math.max(2, V(c))]), G(e, n);
 		};
 		q(ee, (e) => {
 			t.keyAt !== null && e(T);
 		}), k(g);
 		var te = L(g, 2), ne = P(te), re = I(ne, !0), E = L(ne, 4), ie = I(E), ae = L(E, 2), oe = I(ae), se = L(ae, 2), ce = (e) => {
-			G(e, Hl());
+			G(e, ql());
 		};
 		q(se, (e) => {
 			t.matrix.standing && e(ce);
 		});
 		var le = L(se, 2), ue = (e) => {
-			G(e, Ul());
+			G(e, Jl());
 		};
 		q(le, (e) => {
 			t.matrix.approximate && e(ue);
 		}), k(te), R((e, n) => {
 			h = oi(m, "", h, {
 				left: "34px",
-				width: `${V(o)}px`,
-				height: `${V(a)}px`
-			}), X(g, "aria-label", t.label), X(g, "viewBox", `0 0 ${V(r)} ${V(a) + 28}`), X(g, "height", V(a) + 28), X(x, "x", V(r) - 4), X(x, "y", V(a) + 26), K(S, `${t.rowName ?? ""} × key position`), X(C, "d", V(u)), X(w, "y", t.at * V(i)), X(w, "width", V(o)), X(w, "height", V(i)), K(re, e), K(ie, `≥ ${n ?? ""}`), K(oe, `${t.kind === "lift" ? "lift: 1 is a fair share" : "share of the attention"}${t.scale.log ? ", log scale" : ""}`);
+				width: `${V(s)}px`,
+				height: `${V(o)}px`
+			}), X(g, "aria-label", t.label), X(g, "viewBox", `0 0 ${V(i)} ${V(o) + 28}`), X(g, "height", V(o) + 28), X(x, "x", V(i) - 4), X(x, "y", V(o) + 26), K(S, `${t.rowName ?? ""} × key position`), X(C, "d", V(u)), X(w, "y", t.at * V(a)), X(w, "width", V(s)), X(w, "height", V(a)), K(re, e), K(ie, `≥ ${n ?? ""}`), K(oe, `${t.kind === "lift" ? "lift: 1 is a fair share" : "share of the attention"}${t.scale.log ? ", log scale" : ""}`);
 		}, [() => t.scale.log ? `≤ ${Q(t.scale.low, 2)}` : Q(t.scale.low, 2), () => Q(t.scale.high, 2)]), H("pointermove", g, (e) => {
 			let n = p(e);
 			n ? t.tell(e, ...n) : t.leave();
@@ -5250,18 +5286,18 @@ function ql(e, t) {
 		}), H("click", g, (e) => {
 			let n = p(e);
 			n && t.pick(...n);
-		}), G(e, l);
+		}), G(e, n);
 	}, v = (e) => {
-		G(e, Gl());
+		G(e, Xl());
 	};
 	q(g, (e) => {
 		t.matrix ? e(_) : e(v, -1);
-	}), k(h), Oi(h, "clientWidth", (e) => N(r, e)), G(e, h), Ze();
+	}), k(h), Oi(h, "clientWidth", (e) => N(i, e)), G(e, h), Ze();
 }
 Cr(["pointermove", "click"]);
 // src/parts/Pattern.svelte
-var Jl = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), Yl = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
-function Xl(e, t) {
+var $l = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), eu = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
+function tu(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(""), i = /* @__PURE__ */ M(300), a = {
 		low: .001,
@@ -5272,7 +5308,7 @@ function Xl(e, t) {
 		let e = document.createElement("canvas");
 		e.width = e.height = t.size;
 		let n = e.getContext("2d"), i = n.createImageData(t.size, t.size);
-		for (let e = 0; e < t.values.length; e++) Number.isNaN(t.values[e]) || i.data.set([...Pc(Lc(a, t.values[e])), 255], e * 4);
+		for (let e = 0; e < t.values.length; e++) Number.isNaN(t.values[e]) || i.data.set([...Pc(zc(a, t.values[e])), 255], e * 4);
 		n.putImageData(i, 0, 0), N(r, e.toDataURL("image/png"), !0);
 	});
 	let o = /* @__PURE__ */ A(() => Math.min(V(i), 420));
@@ -5285,8 +5321,8 @@ function Xl(e, t) {
 			lines: [["weight", Q(t.values[i * t.size + a], 5)]]
 		};
 	}
-	var c = Yl(), l = P(c), u = P(l), d = (e) => {
-		var n = Jl();
+	var c = eu(), l = P(c), u = P(l), d = (e) => {
+		var n = $l();
 		R(() => {
 			X(n, "href", V(r)), X(n, "width", t.size), X(n, "height", t.size);
 		}), G(e, n);
@@ -5301,8 +5337,8 @@ function Xl(e, t) {
 }
 Cr(["pointermove"]);
 // src/parts/Tokens.svelte
-var Zl = /* @__PURE__ */ U("<br/>"), Ql = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), $l = /* @__PURE__ */ W("<path></path>"), eu = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), tu = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
-function nu(e, t) {
+var nu = /* @__PURE__ */ U("<br/>"), ru = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), iu = /* @__PURE__ */ W("<path></path>"), au = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), ou = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
+function su(e, t) {
 	Xe(t, !0);
 	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(0), i = /* @__PURE__ */ M(en([])), a = /* @__PURE__ */ M(0), o = [
 		"unwritten",
@@ -5313,20 +5349,20 @@ function nu(e, t) {
 	], s = /* @__PURE__ */ A(() => {
 		let e = t.frame.whole("state"), n = t.frame.whole("canvas"), r = t.profile && (t.kind === "lift" ? t.profile.lift : t.profile.share);
 		return Array.from({ length: t.frame.sample.positions }, (i, a) => {
-			let s = o[e[a]] ?? "unwritten", c = s === "now" || s === "masked" || s === "unwritten" ? t.final[a] : n[a], l = t.vocabulary[c] ?? "", u = r ? r[a] : NaN, d = Number.isNaN(u) ? null : Pc(Lc(t.scale, u));
+			let s = o[e[a]] ?? "unwritten", c = s === "now" || s === "masked" || s === "unwritten" ? t.final[a] : n[a], l = t.vocabulary[c] ?? "", u = r ? r[a] : NaN, d = Number.isNaN(u) ? null : Lc(zc(t.scale, u));
 			return {
 				position: a,
 				kind: s,
 				text: Vi(l) || "∅",
 				breaks: /\n/.test(l) && s !== "masked" && s !== "unwritten",
 				anchor: t.profile?.standing?.[a] === 1,
-				ground: d && `rgb(${d.join(",")})`,
-				ink: d && Fc(d)
+				ground: d?.ground,
+				ink: d?.ink
 			};
 		});
 	});
 	Cn(() => {
-		t.frame, V(r), t.looks, t.row, fr().then(c);
+		t.frame, V(r), t.looks, t.row === null ? V(i).length && N(i, [], !0) : fr().then(c);
 	});
 	function c() {
 		if (!V(n) || t.row === null) return void N(i, [], !0);
@@ -5348,14 +5384,14 @@ function nu(e, t) {
 			}];
 		}) : [], !0);
 	}
-	var l = tu(), u = P(l);
+	var l = ou(), u = P(l);
 	Y(u, 17, () => V(s), (e) => e.position, (e, n) => {
-		var r = Ql(), i = F(r);
+		var r = ru(), i = F(r);
 		let a, o;
 		var s = I(P(i), !0);
 		k(i);
 		var c = L(i), l = (e) => {
-			G(e, Zl());
+			G(e, nu());
 		};
 		q(c, (e) => {
 			V(n).breaks && e(l);
@@ -5376,9 +5412,9 @@ function nu(e, t) {
 		}), H("click", i, () => t.pick(V(n).position)), G(e, r);
 	});
 	var d = L(u, 2), f = (e) => {
-		var t = eu();
+		var t = au();
 		Y(t, 21, () => V(i), J, (e, t) => {
-			var n = $l();
+			var n = iu();
 			R(() => {
 				X(n, "d", V(t).path), X(n, "stroke-width", 1 + 7 * V(t).weight);
 			}), G(e, n);
@@ -5394,10 +5430,10 @@ function nu(e, t) {
 }
 Cr(["click"]);
 // src/views/Heads.svelte
-var ru = /* @__PURE__ */ U("<option> </option>"), iu = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), au = /* @__PURE__ */ U("<p class=\"note\"> </p>"), ou = /* @__PURE__ */ U("<!> <!>", 1), su = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), cu = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), lu = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
-function uu(e, t) {
+var cu = /* @__PURE__ */ U("<option> </option>"), lu = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), uu = /* @__PURE__ */ U("<p class=\"note\"> </p>"), du = /* @__PURE__ */ U("<!> <!>", 1), fu = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), pu = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), mu = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
+function hu(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), c = new Sc(() => r.values(V(a), "head_value")), l = new Sc(() => r.values(V(a), "head_null")), u = new Sc(() => r.values(V(a), "entropy_by_head")), d = new Sc(() => r.values(V(a), "first_by_head")), f = new Sc(() => r.values(V(a), "first_by_head_null")), p = new Sc(() => r.vocabulary(V(a))), m = new Sc(() => r.values(V(a), "final")), h = /* @__PURE__ */ A(() => Ic("lift", !0)), g = new Sc(async () => n.head === null ? null : kl(r, V(i), V(a), n.layer, n.head, V(o))), _ = new Sc(async () => {
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), c = new Sc(() => r.values(V(a), "head_value")), l = new Sc(() => r.values(V(a), "head_null")), u = new Sc(() => r.values(V(a), "entropy_by_head")), d = new Sc(() => r.values(V(a), "first_by_head")), f = new Sc(() => r.values(V(a), "first_by_head_null")), p = new Sc(() => r.vocabulary(V(a))), m = new Sc(() => r.values(V(a), "final")), h = /* @__PURE__ */ A(() => Rc("lift", !0)), g = new Sc(async () => n.head === null ? null : Pl(r, V(i), V(a), n.layer, n.head, V(o))), _ = new Sc(async () => {
 		let [e, t, s, c] = [
 			n.layer,
 			n.head,
@@ -5405,10 +5441,10 @@ function uu(e, t) {
 			n.step
 		];
 		if (t === null) return null;
-		let l = await Tl(r, V(i), V(a), c);
+		let l = await Ol(r, V(i), V(a), c);
 		return {
 			frame: l,
-			profile: await Dl(r, l, e, t, s)
+			profile: await Al(r, l, e, t, s)
 		};
 	}), v = /* @__PURE__ */ A(() => V(i).chosen.findIndex(([e, t]) => e === V(i).layers[n.layer] && t === n.head)), y = new Sc(async () => {
 		let [e, t, i] = [
@@ -5477,12 +5513,12 @@ function uu(e, t) {
 			]
 		};
 	};
-	var re = lu(), E = P(re), ie = P(E), ae = (e) => {
+	var re = mu(), E = P(re), ie = P(E), ae = (e) => {
 		{
 			let t = (e) => {
-				var t = iu(), r = L(P(t), 2);
+				var t = lu(), r = L(P(t), 2);
 				Y(r, 21, () => V(a).measures, J, (e, t) => {
-					var n = ru(), r = I(n, !0), i = {};
+					var n = cu(), r = I(n, !0), i = {};
 					R(() => {
 						K(r, V(t)), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 					}), G(e, n);
@@ -5501,7 +5537,7 @@ function uu(e, t) {
 				tools: t,
 				children: (e, t) => {
 					var n = Nr(), r = F(n), o = (e) => {
-						Ll(e, {
+						Hl(e, {
 							get label() {
 								return V(a).measures[V(s)];
 							},
@@ -5529,7 +5565,7 @@ function uu(e, t) {
 			});
 		}
 	}, oe = (e) => {
-		var t = au(), n = I(t, !0);
+		var t = uu(), n = I(t, !0);
 		R(() => K(n, V(a).skipped.heads ?? "This trace holds nothing per head.")), G(e, t);
 	};
 	q(ie, (e) => {
@@ -5544,14 +5580,14 @@ function uu(e, t) {
 				},
 				table: w,
 				children: (e, t) => {
-					var r = ou(), i = F(r);
+					var r = du(), i = F(r);
 					{
 						let e = /* @__PURE__ */ A(() => [{
 							name: "row entropy",
 							colour: 0,
 							values: x(u.value)
 						}]);
-						nl(i, {
+						il(i, {
 							label: "Row entropy by step",
 							get x() {
 								return V(S);
@@ -5577,7 +5613,7 @@ function uu(e, t) {
 							values: x(d.value),
 							nulls: x(f.value)
 						}]);
-						nl(a, {
+						il(a, {
 							label: "Share of the first token by step",
 							get x() {
 								return V(S);
@@ -5606,7 +5642,7 @@ function uu(e, t) {
 		n.head !== null && e(ce);
 	}), k(E);
 	var le = L(E, 2), ue = (e) => {
-		var t = cu(), r = F(t), o = P(r);
+		var t = pu(), r = F(t), o = P(r);
 		{
 			let e = /* @__PURE__ */ A(() => `Steps × keys, layer ${V(i).layers[n.layer]}, head ${n.head}`);
 			Mc(o, {
@@ -5616,7 +5652,7 @@ function uu(e, t) {
 				table: ee,
 				children: (e, t) => {
 					var r = Nr(), i = F(r), o = (e) => {
-						ql(e, {
+						Ql(e, {
 							label: "Lift by step and key",
 							get matrix() {
 								return g.value;
@@ -5642,7 +5678,7 @@ function uu(e, t) {
 							}
 						});
 					}, s = (e) => {
-						var t = au(), n = I(t, !0);
+						var t = uu(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? "Reading …")), G(e, t);
 					};
 					q(i, (e) => {
@@ -5672,7 +5708,7 @@ function uu(e, t) {
 						])
 					}),
 					children: (e, t) => {
-						Xl(e, {
+						tu(e, {
 							get values() {
 								return y.value;
 							},
@@ -5689,10 +5725,10 @@ function uu(e, t) {
 			y.value && e(c);
 		}), k(r);
 		var l = L(r, 2), u = (e) => {
-			var t = su(), r = P(t);
+			var t = fu(), r = P(t);
 			{
 				let e = /* @__PURE__ */ A(() => `Keys of head ${n.head} on the text`);
-				nu(r, {
+				su(r, {
 					get frame() {
 						return _.value.frame;
 					},
@@ -5735,7 +5771,7 @@ function uu(e, t) {
 }
 Cr(["change"]);
 // node_modules/zarrita/dist/src/errors.js
-var du = class extends Error {}, fu = class extends du {
+var gu = class extends Error {}, _u = class extends gu {
 	_tag = "NotFoundError";
 	name = "NotFoundError";
 	path;
@@ -5743,21 +5779,21 @@ var du = class extends Error {}, fu = class extends du {
 	constructor(e, t = {}) {
 		super(`Not found: ${e}`, { cause: t.cause }), this.path = t.path, this.found = t.found;
 	}
-}, pu = class extends du {
+}, vu = class extends gu {
 	_tag = "InvalidMetadataError";
 	name = "InvalidMetadataError";
 	path;
 	constructor(e, t = {}) {
 		super(e, { cause: t.cause }), this.path = t.path;
 	}
-}, mu = class extends du {
+}, yu = class extends gu {
 	_tag = "UnknownCodecError";
 	name = "UnknownCodecError";
 	codec;
 	constructor(e) {
 		super(`Unknown codec: ${e}`), this.codec = e;
 	}
-}, hu = class extends du {
+}, bu = class extends gu {
 	_tag = "CodecPipelineError";
 	name = "CodecPipelineError";
 	direction;
@@ -5771,7 +5807,7 @@ var du = class extends Error {}, fu = class extends du {
 		].filter(Boolean);
 		super(t.join(" "), { cause: e.cause }), this.direction = e.direction, this.codec = e.codec, this.chunkPath = e.chunkPath;
 	}
-}, gu = class extends du {
+}, xu = class extends gu {
 	_tag = "UnsupportedError";
 	name = "UnsupportedError";
 	feature;
@@ -5780,33 +5816,33 @@ var du = class extends Error {}, fu = class extends du {
 	}
 };
 // node_modules/zarrita/dist/src/codecs/_shared.js
-function _u(e) {
+function Su(e) {
 	return () => {
-		throw new gu(`${e} encode`);
+		throw new xu(`${e} encode`);
 	};
 }
 // node_modules/zarrita/dist/src/codecs/bitround.js
-var vu = class e {
+var Cu = class e {
 	kind = "array_to_array";
 	constructor(e, t) {
-		if (e.keepbits < 0) throw new pu("keepbits must be zero or positive");
+		if (e.keepbits < 0) throw new vu("keepbits must be zero or positive");
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
-	encode = _u("bitround");
+	encode = Su("bitround");
 	decode(e) {
 		return e;
 	}
 };
 // node_modules/zarrita/dist/src/typedarray.js
-function yu(e) {
+function wu(e) {
 	return e instanceof ArrayBuffer || e instanceof SharedArrayBuffer;
 }
-var bu = class {
+var Tu = class {
 	#e;
 	constructor(e, t, n) {
-		this.#e = typeof e == "number" ? new Uint8Array(e) : yu(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
+		this.#e = typeof e == "number" ? new Uint8Array(e) : wu(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
 	}
 	get BYTES_PER_ELEMENT() {
 		return 1;
@@ -5836,13 +5872,13 @@ var bu = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, xu = class {
+}, Eu = class {
 	_data;
 	chars;
 	#e;
 	constructor(e, t, n, r) {
 		if (this.chars = e, this.#e = new TextEncoder(), typeof t == "number") this._data = new Uint8Array(t * e);
-		else if (yu(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
+		else if (wu(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
 		else {
 			let n = Array.from(t);
 			this._data = new Uint8Array(n.length * e);
@@ -5879,12 +5915,12 @@ var bu = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, Su = class e {
+}, Du = class e {
 	#e;
 	chars;
 	constructor(t, n, r, i) {
 		if (this.chars = t, typeof n == "number") this.#e = new Int32Array(n * t);
-		else if (yu(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
+		else if (wu(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
 		else {
 			let r = n, i = new e(t, 1);
 			this.#e = new Int32Array((function* () {
@@ -5927,30 +5963,30 @@ var bu = class {
 	}
 };
 // node_modules/zarrita/dist/src/util.js
-function Cu() {
+function Ou() {
 	if (typeof SharedArrayBuffer > "u") throw Error("SharedArrayBuffer is not available. In browsers, this requires Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy headers to be set.");
 }
-function wu(e, t) {
+function ku(e, t) {
 	return t ? new SharedArrayBuffer(e) : new ArrayBuffer(e);
 }
-function Tu(e) {
+function Au(e) {
 	let t = new TextDecoder().decode(e);
 	try {
 		return JSON.parse(t);
 	} catch (e) {
-		throw new pu("Failed to decode JSON", { cause: e });
+		throw new vu("Failed to decode JSON", { cause: e });
 	}
 }
-function Eu(e, t) {
+function ju(e, t) {
 	let n = t / 2, r = t - 1, i = 0;
 	for (let a = 0; a < e.length; a += t) for (let t = 0; t < n; t += 1) i = e[a + t], e[a + t] = e[a + r - t], e[a + r - t] = i;
 }
-function Du(e) {
+function Mu(e) {
 	if (e === "v2:object") return globalThis.Array;
 	let t = e.match(/v2:([US])(\d+)/);
 	if (t) {
 		let [, e, n] = t;
-		return (e === "U" ? Su : xu).bind(null, Number(n));
+		return (e === "U" ? Du : Eu).bind(null, Number(n));
 	}
 	if (e === "string") return globalThis.Array;
 	let n = {
@@ -5965,19 +6001,19 @@ function Du(e) {
 		float16: globalThis.Float16Array,
 		float32: Float32Array,
 		float64: Float64Array,
-		bool: bu
+		bool: Tu
 	}[e];
-	if (!n) throw new pu(`Unknown or unsupported dataType: ${e}`);
+	if (!n) throw new vu(`Unknown or unsupported dataType: ${e}`);
 	return n;
 }
-function Ou(e, t) {
+function Nu(e, t) {
 	let n = e.length;
-	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Ru(n === t.length, "Order length must match the number of dimensions.");
+	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Uu(n === t.length, "Order length must match the number of dimensions.");
 	let r = 1, i = Array(n);
 	for (let n = t.length - 1; n >= 0; n--) i[t[n]] = r, r *= e[t[n]];
 	return i;
 }
-function ku({ name: e, configuration: t }) {
+function Pu({ name: e, configuration: t }) {
 	if (e === "default") {
 		let e = t?.separator ?? "/";
 		return (t) => ["c", ...t].join(e);
@@ -5986,12 +6022,12 @@ function ku({ name: e, configuration: t }) {
 		let e = t?.separator ?? ".";
 		return (t) => t.join(e) || "0";
 	}
-	throw new pu(`Unknown chunk key encoding: ${e}`);
+	throw new vu(`Unknown chunk key encoding: ${e}`);
 }
-function Au(e) {
+function Fu(e) {
 	if (e === "|O") return { dataType: "v2:object" };
 	let t = e.match(/^([<|>])(.*)$/);
-	if (!t) throw new pu(`Invalid dtype: ${e}`);
+	if (!t) throw new vu(`Invalid dtype: ${e}`);
 	let [, n, r] = t, i = {
 		b1: "bool",
 		i1: "int8",
@@ -6006,24 +6042,24 @@ function Au(e) {
 		f4: "float32",
 		f8: "float64"
 	}[r] ?? (r.startsWith("S") || r.startsWith("U") ? `v2:${r}` : void 0);
-	if (!i) throw new pu(`Unsupported or unknown dtype: ${e}`);
+	if (!i) throw new vu(`Unsupported or unknown dtype: ${e}`);
 	return n === "|" ? { dataType: i } : {
 		dataType: i,
 		endian: n === "<" ? "little" : "big"
 	};
 }
-function ju(e) {
+function Iu(e) {
 	return (e.id === "fixedscaleoffset" || e.id === "numcodecs.fixedscaleoffset") && typeof e.scale == "number" && typeof e.offset == "number" && (e.astype === void 0 || typeof e.astype == "string") && (e.dtype === void 0 || typeof e.dtype == "string");
 }
-function Mu(e, t = {}) {
-	let n = [], r = Au(e.dtype);
+function Lu(e, t = {}) {
+	let n = [], r = Fu(e.dtype);
 	e.order === "F" && n.push({
 		name: "transpose",
 		configuration: { order: "F" }
 	});
 	for (let t of e.filters ?? []) {
 		if (t.id === "fixedscaleoffset" || t.id === "numcodecs.fixedscaleoffset") {
-			if (!ju(t)) throw new pu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
+			if (!Iu(t)) throw new vu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
 			n.push({
 				name: "scale_offset",
 				configuration: {
@@ -6033,8 +6069,8 @@ function Mu(e, t = {}) {
 			});
 			let r = t.astype ?? t.dtype;
 			if (r !== void 0 && r !== e.dtype) {
-				let e = Au(r).dataType;
-				if (!Pu(e, "number") && !Pu(e, "bigint")) throw new pu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
+				let e = Fu(r).dataType;
+				if (!zu(e, "number") && !zu(e, "bigint")) throw new vu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
 				n.push({
 					name: "cast_value",
 					configuration: {
@@ -6082,14 +6118,14 @@ function Mu(e, t = {}) {
 		attributes: t
 	};
 }
-function Nu(e, t = {}) {
+function Ru(e, t = {}) {
 	return {
 		zarr_format: 3,
 		node_type: "group",
 		attributes: t
 	};
 }
-function Pu(e, t) {
+function zu(e, t) {
 	if (t !== "number" && t !== "bigint" && t !== "boolean" && t !== "object" && t !== "string") return e === t;
 	let n = e === "bool";
 	if (t === "boolean") return n;
@@ -6100,10 +6136,10 @@ function Pu(e, t) {
 	let a = e === "v2:object";
 	return t === "object" ? a : !r && !i && !n && !a;
 }
-function Fu(e) {
+function Bu(e) {
 	return e?.name === "sharding_indexed";
 }
-function Iu(e) {
+function Vu(e) {
 	if ((e.data_type === "uint64" || e.data_type === "int64") && e.fill_value != null) return BigInt(e.fill_value);
 	let t = e.data_type === "float16" || e.data_type === "float32" || e.data_type === "float64";
 	if (typeof e.fill_value == "string" && t) {
@@ -6116,20 +6152,20 @@ function Iu(e) {
 	}
 	return e.fill_value;
 }
-function Lu(e, ...t) {
+function Hu(e, ...t) {
 	if (!t.some((t) => e instanceof t)) throw e;
 }
-function Ru(e, t = "") {
+function Uu(e, t = "") {
 	if (!e) throw Error(t);
 }
-async function zu(e, { format: t, signal: n }) {
+async function Wu(e, { format: t, signal: n }) {
 	let r;
 	if (e instanceof ArrayBuffer) r = new Response(e);
 	else {
 		let t = new Uint8Array(e.buffer, e.byteOffset, e.byteLength);
 		r = new Response(t.slice().buffer);
 	}
-	Ru(r.body, "Response does not contain body.");
+	Uu(r.body, "Response does not contain body.");
 	try {
 		return await new Response(r.body.pipeThrough(new DecompressionStream(t), { signal: n })).arrayBuffer();
 	} catch {
@@ -6137,15 +6173,15 @@ async function zu(e, { format: t, signal: n }) {
 	}
 }
 // node_modules/zarrita/dist/src/codecs/bytes.js
-var Bu = Vu();
-function Vu() {
+var Gu = Ku();
+function Ku() {
 	let e = new Uint32Array([305419896]);
 	return new Uint8Array(e.buffer, e.byteOffset, e.byteLength)[0] !== 18;
 }
-function Hu(e) {
+function qu(e) {
 	return "BYTES_PER_ELEMENT" in e ? e.BYTES_PER_ELEMENT : 4;
 }
-var Uu = class e {
+var Ju = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
@@ -6153,7 +6189,7 @@ var Uu = class e {
 	#r;
 	#i;
 	constructor(e, t) {
-		this.#i = e?.endian, this.#t = Du(t.dataType), this.#r = t.shape, this.#e = Ou(t.shape, "C");
+		this.#i = e?.endian, this.#t = Mu(t.dataType), this.#r = t.shape, this.#e = Nu(t.shape, "C");
 		let n = new this.#t(0);
 		this.#n = n.BYTES_PER_ELEMENT;
 	}
@@ -6162,55 +6198,55 @@ var Uu = class e {
 	}
 	encode(e) {
 		let t = new Uint8Array(e.data.buffer);
-		return Bu && this.#i === "big" && (t = t.slice(), Eu(t, Hu(this.#t))), t;
+		return Gu && this.#i === "big" && (t = t.slice(), ju(t, qu(this.#t))), t;
 	}
 	computeEncodedSize(e) {
 		return e;
 	}
 	decode(e) {
-		return Bu && this.#i === "big" && (e = e.slice(), Eu(e, Hu(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
+		return Gu && this.#i === "big" && (e = e.slice(), ju(e, qu(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
 			data: new this.#t(e.buffer, e.byteOffset, e.byteLength / this.#n),
 			shape: this.#r,
 			stride: this.#e
 		};
 	}
-}, Wu = {
+}, Yu = {
 	NaN: NaN,
 	Infinity: Infinity,
 	"-Infinity": -Infinity
-}, Gu = {
+}, Xu = {
 	float16: 2,
 	float32: 4,
 	float64: 8
 };
-function Ku(e) {
-	return e in Gu;
+function Zu(e) {
+	return e in Xu;
 }
-function qu(e) {
+function Qu(e) {
 	return e === "int64" || e === "uint64";
 }
-function Ju(e, t) {
+function $u(e, t) {
 	let n = BigInt(e), r = new ArrayBuffer(t), i = new DataView(r);
 	if (t === 2) {
-		if (typeof i.getFloat16 != "function") throw new gu("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
+		if (typeof i.getFloat16 != "function") throw new xu("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
 		return i.setUint16(0, Number(n)), i.getFloat16(0);
 	}
 	return t === 4 ? (i.setUint32(0, Number(n)), i.getFloat32(0)) : (i.setBigUint64(0, n), i.getFloat64(0));
 }
-function Yu(e, t) {
-	if (qu(e)) {
-		if (typeof t != "number" || !Number.isInteger(t)) throw new pu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
+function ed(e, t) {
+	if (Qu(e)) {
+		if (typeof t != "number" || !Number.isInteger(t)) throw new vu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
 		return BigInt(t);
 	}
 	if (typeof t == "number") {
-		if (!Ku(e) && !Number.isInteger(t)) throw new pu(`Expected an integer value for data type "${e}", got ${t}`);
+		if (!Zu(e) && !Number.isInteger(t)) throw new vu(`Expected an integer value for data type "${e}", got ${t}`);
 		return t;
 	}
-	if (!Ku(e)) throw new pu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
-	return t in Wu ? Wu[t] : Ju(t, Gu[e]);
+	if (!Zu(e)) throw new vu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
+	return t in Yu ? Yu[t] : $u(t, Xu[e]);
 }
 // node_modules/zarrita/dist/src/codecs/cast_value.js
-var Xu = /* @__PURE__ */ new Set([
+var td = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6222,29 +6258,29 @@ var Xu = /* @__PURE__ */ new Set([
 	"float16",
 	"float32",
 	"float64"
-]), Zu = {
+]), nd = {
 	int8: [-128, 127],
 	uint8: [0, 255],
 	int16: [-(2 ** 15), 2 ** 15 - 1],
 	uint16: [0, 2 ** 16 - 1],
 	int32: [-(2 ** 31), 2 ** 31 - 1],
 	uint32: [0, 2 ** 32 - 1]
-}, Qu = {
+}, rd = {
 	int64: [-(2n ** 63n), 2n ** 63n - 1n],
 	uint64: [0n, 2n ** 64n - 1n]
 };
-function $u(e, t, n) {
+function id(e, t, n) {
 	return e.map(([e, r]) => ({
-		src: Yu(t, e),
-		tgt: Yu(n, r)
+		src: ed(t, e),
+		tgt: ed(n, r)
 	}));
 }
-function ed(e, t) {
+function ad(e, t) {
 	for (let n of t) if (typeof n.src == "number" && Number.isNaN(n.src)) {
 		if (typeof e == "number" && Number.isNaN(e)) return n.tgt;
 	} else if (e === n.src) return n.tgt;
 }
-function td(e) {
+function od(e) {
 	if (!Number.isFinite(e)) return e;
 	if (Math.abs(e - Math.trunc(e)) === .5) {
 		let t = Math.floor(e), n = Math.ceil(e);
@@ -6252,19 +6288,19 @@ function td(e) {
 	}
 	return Math.round(e);
 }
-function nd(e) {
+function sd(e) {
 	return Math.sign(e) * Math.floor(Math.abs(e) + .5);
 }
-function rd(e) {
+function cd(e) {
 	switch (e) {
-		case "nearest-even": return td;
+		case "nearest-even": return od;
 		case "towards-zero": return Math.trunc;
 		case "towards-positive": return Math.ceil;
 		case "towards-negative": return Math.floor;
-		case "nearest-away": return nd;
+		case "nearest-away": return sd;
 	}
 }
-function id(e, t, n) {
+function ld(e, t, n) {
 	let r = t - e + 1;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6275,7 +6311,7 @@ function id(e, t, n) {
 		};
 	}
 }
-function ad(e, t, n) {
+function ud(e, t, n) {
 	let r = t - e + 1n;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6286,14 +6322,14 @@ function ad(e, t, n) {
 		};
 	}
 }
-var od = class e {
+var dd = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
 	#n;
 	#r;
 	constructor(e, t, n, r, i, a) {
-		this.#e = t, this.#t = Du(e), this.#n = sd(t, e, n, r, i), this.#r = sd(e, t, n, r, a);
+		this.#e = t, this.#t = Mu(e), this.#n = fd(t, e, n, r, i), this.#r = fd(e, t, n, r, a);
 	}
 	getEncodedMeta(e) {
 		let t = e.fillValue;
@@ -6305,12 +6341,12 @@ var od = class e {
 	}
 	static fromConfig(t, n) {
 		let r = n.dataType, i = t.data_type;
-		if (!Xu.has(r)) throw new pu(`cast_value codec does not support array data type: ${r}`);
-		if (!Xu.has(i)) throw new pu(`cast_value codec does not support encoded data type: ${i}`);
-		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? $u(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? $u(t.scalar_map.encode, r, i) : [];
+		if (!td.has(r)) throw new vu(`cast_value codec does not support array data type: ${r}`);
+		if (!td.has(i)) throw new vu(`cast_value codec does not support encoded data type: ${i}`);
+		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? id(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? id(t.scalar_map.encode, r, i) : [];
 		return new e(r, i, a, t.out_of_range, o, s);
 	}
-	encode = _u("cast_value");
+	encode = Su("cast_value");
 	decode(e) {
 		let t = e.data, n = new this.#t(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = this.#n(t[e]);
@@ -6321,53 +6357,53 @@ var od = class e {
 		};
 	}
 };
-function sd(e, t, n, r, i) {
-	let a = Ku(e), o = qu(e), s = Ku(t), c = qu(t), l;
+function fd(e, t, n, r, i) {
+	let a = Zu(e), o = Qu(e), s = Zu(t), c = Qu(t), l;
 	if (a && s) {
-		if (n !== "nearest-even") throw new pu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
+		if (n !== "nearest-even") throw new vu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
 		l = (e) => e;
 	} else if (a && !s && !c) {
-		let e = rd(n), i = id(...Zu[t], r);
+		let e = cd(n), i = ld(...nd[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(e(t));
 		};
 	} else if (a && c) {
-		let e = rd(n), i = ad(...Qu[t], r);
+		let e = cd(n), i = ud(...rd[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(BigInt(e(t)));
 		};
 	} else if (!a && !o && s) l = (e) => e;
 	else if (o && s) l = (e) => Number(e);
-	else if (!a && !o && !s && !c) l = id(...Zu[t], r);
+	else if (!a && !o && !s && !c) l = ld(...nd[t], r);
 	else if (!a && !o && c) {
-		let e = ad(...Qu[t], r);
+		let e = ud(...rd[t], r);
 		l = (t) => e(BigInt(t));
 	} else if (o && !s && !c) {
-		let e = id(...Zu[t], r);
+		let e = ld(...nd[t], r);
 		l = (t) => e(Number(t));
-	} else if (o && c) l = ad(...Qu[t], r);
+	} else if (o && c) l = ud(...rd[t], r);
 	else throw Error(`Unhandled type combination: ${e} -> ${t}`);
 	return i.length === 0 ? l : (e) => {
-		let t = ed(e, i);
+		let t = ad(e, i);
 		return t === void 0 ? l(e) : t;
 	};
 }
 // node_modules/zarrita/dist/src/codecs/crc32c.js
-var cd = class e {
+var pd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig() {
 		return new e();
 	}
-	encode = _u("crc32c");
+	encode = Su("crc32c");
 	decode(e) {
 		return new Uint8Array(e.buffer, e.byteOffset, e.byteLength - 4);
 	}
 	computeEncodedSize(e) {
 		return e + 4;
 	}
-}, ld = /* @__PURE__ */ new Set([
+}, md = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6380,7 +6416,7 @@ var cd = class e {
 	"float32",
 	"float64"
 ]);
-function ud(e, t) {
+function hd(e, t) {
 	let n = e.length, r = n === 0 || t[n - 1] === 1;
 	for (let i = n - 2; i >= 0 && r; i--) r = t[i] === t[i + 1] * e[i + 1];
 	if (r) return;
@@ -6388,18 +6424,18 @@ function ud(e, t) {
 	for (let r = 1; r < n && i; r++) i = t[r] === t[r - 1] * e[r - 1];
 	if (!i) throw Error(`DeltaCodec requires C- or Fortran-contiguous strides, got shape=${JSON.stringify(e)} stride=${JSON.stringify(t)}`);
 }
-var dd = class e {
+var gd = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e) {
 		this.#e = e;
 	}
 	static fromConfig(t, n) {
-		if (!ld.has(n.dataType)) throw new pu(`Delta codec does not support data type: ${n.dataType}`);
-		return new e(Du(n.dataType));
+		if (!md.has(n.dataType)) throw new vu(`Delta codec does not support data type: ${n.dataType}`);
+		return new e(Mu(n.dataType));
 	}
 	encode(e) {
-		ud(e.shape, e.stride);
+		hd(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = t[e] - t[e - 1];
@@ -6410,7 +6446,7 @@ var dd = class e {
 		};
 	}
 	decode(e) {
-		ud(e.shape, e.stride);
+		hd(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = n[e - 1] + t[e];
@@ -6420,25 +6456,25 @@ var dd = class e {
 			stride: e.stride
 		};
 	}
-}, fd = class e {
+}, _d = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = _u("gzip");
+	encode = Su("gzip");
 	async decode(e) {
-		let t = await zu(e, { format: "gzip" });
+		let t = await Wu(e, { format: "gzip" });
 		return new Uint8Array(t);
 	}
 };
 // node_modules/zarrita/dist/src/codecs/json2.js
-function pd(e, t) {
-	return Ru(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Ru(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Ru(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
+function vd(e, t) {
+	return Uu(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Uu(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Uu(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
 }
-function md(e, t) {
+function yd(e, t) {
 	return t instanceof Object && !Array.isArray(t) ? Object.keys(t).sort().reduce((e, n) => (e[n] = t[n], e), {}) : t;
 }
-var hd = class e {
+var bd = class e {
 	configuration;
 	kind = "array_to_bytes";
 	#e;
@@ -6462,9 +6498,9 @@ var hd = class e {
 	}
 	encode(e) {
 		let { indent: t, encoding: n, ensure_ascii: r, check_circular: i, allow_nan: a, sort_keys: o } = this.#e;
-		Ru(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
+		Uu(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
 		let s = [];
-		Ru(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(pd), o && s.push(md);
+		Uu(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(vd), o && s.push(yd);
 		let c = Array.from(e.data);
 		c.push("|O"), c.push(e.shape);
 		let l;
@@ -6481,15 +6517,15 @@ var hd = class e {
 	}
 	decode(e) {
 		let { strict: t } = this.#t;
-		Ru(t, "JsonCodec does not yet support non-strict decoding.");
-		let n = Tu(e), r = n.pop();
-		return n.pop(), Ru(r, "0D not implemented for JsonCodec."), {
+		Uu(t, "JsonCodec does not yet support non-strict decoding.");
+		let n = Au(e), r = n.pop();
+		return n.pop(), Uu(r, "0D not implemented for JsonCodec."), {
 			data: n,
 			shape: r,
-			stride: Ou(r, "C")
+			stride: Nu(r, "C")
 		};
 	}
-}, gd = /* @__PURE__ */ new Set([
+}, xd = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6501,7 +6537,7 @@ var hd = class e {
 	"float16",
 	"float32",
 	"float64"
-]), _d = class e {
+]), Sd = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
@@ -6510,10 +6546,10 @@ var hd = class e {
 		this.#t = e, this.#n = t, this.#e = n;
 	}
 	static fromConfig(t, n) {
-		if (!gd.has(n.dataType)) throw new pu(`scale_offset codec does not support data type: ${n.dataType}`);
-		return new e(Yu(n.dataType, t.scale ?? 1), Yu(n.dataType, t.offset ?? 0), Du(n.dataType));
+		if (!xd.has(n.dataType)) throw new vu(`scale_offset codec does not support data type: ${n.dataType}`);
+		return new e(ed(n.dataType, t.scale ?? 1), ed(n.dataType, t.offset ?? 0), Mu(n.dataType));
 	}
-	encode = _u("scale_offset");
+	encode = Su("scale_offset");
 	decode(e) {
 		let t = e.data, n = new this.#e(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = t[e] / this.#t + this.#n;
@@ -6523,38 +6559,38 @@ var hd = class e {
 			stride: e.stride
 		};
 	}
-}, vd = class e {
+}, Cd = class e {
 	kind = "bytes_to_bytes";
 	#e;
 	constructor(e, t) {
 		if (t) {
-			let e = new (Du(t.dataType))(0);
-			Ru("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
+			let e = new (Mu(t.dataType))(0);
+			Uu("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
 		} else this.#e = e.elementsize ?? 4;
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
 	encode(e) {
-		return yd(e, this.#e);
+		return wd(e, this.#e);
 	}
 	decode(e) {
-		return bd(e, this.#e);
+		return Td(e, this.#e);
 	}
 };
-function yd(e, t) {
+function wd(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[n * r + a] = e[a * t + n];
 	return i;
 }
-function bd(e, t) {
+function Td(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[a * t + n] = e[n * r + a];
 	return i;
 }
 // node_modules/zarrita/dist/src/codecs/transpose.js
-function xd(e) {
-	return e instanceof bu || e instanceof xu || e instanceof Su ? new Proxy(e, {
+function Ed(e) {
+	return e instanceof Tu || e instanceof Eu || e instanceof Du ? new Proxy(e, {
 		get(e, t) {
 			return e.get(Number(t));
 		},
@@ -6563,16 +6599,16 @@ function xd(e) {
 		}
 	}) : e;
 }
-function Sd(e, t) {
+function Dd(e, t) {
 	let n;
-	return n = e.data instanceof xu || e.data instanceof Su ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
+	return n = e.data instanceof Eu || e.data instanceof Du ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
 		data: n,
 		shape: e.shape,
-		stride: Ou(e.shape, t)
+		stride: Nu(e.shape, t)
 	};
 }
-function Cd(e, t) {
-	let n = Sd(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = xd(e.data), s = xd(n.data);
+function Od(e, t) {
+	let n = Dd(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = Ed(e.data), s = Ed(n.data);
 	for (let t = 0; t < i; t++) {
 		let t = 0, i = 0;
 		for (let o = 0; o < r; o++) t += a[o] * e.stride[o], i += a[o] * n.stride[o];
@@ -6584,18 +6620,18 @@ function Cd(e, t) {
 	}
 	return n;
 }
-function wd(e) {
+function kd(e) {
 	let t = e.shape.length;
-	return Ru(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
+	return Uu(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
 		stride: e,
 		index: t
 	})).sort((e, t) => t.stride - e.stride).map((e) => e.index);
 }
-function Td(e, t) {
-	let n = wd(e);
-	return Ru(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
+function Ad(e, t) {
+	let n = kd(e);
+	return Uu(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
 }
-var Ed = class e {
+var jd = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e, t) {
@@ -6606,7 +6642,7 @@ var Ed = class e {
 			i = n;
 			let e = Array(r);
 			i.forEach((t) => {
-				Ru(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
+				Uu(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
 			});
 		}
 		this.#e = i;
@@ -6615,26 +6651,26 @@ var Ed = class e {
 		return new e(t, n);
 	}
 	encode(e) {
-		return Td(e, this.#e) ? e : Cd(e, this.#e);
+		return Ad(e, this.#e) ? e : Od(e, this.#e);
 	}
 	decode(e) {
 		return {
 			data: e.data,
 			shape: e.shape,
-			stride: Ou(e.shape, this.#e)
+			stride: Nu(e.shape, this.#e)
 		};
 	}
-}, Dd = class e {
+}, Md = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
 	constructor(e) {
-		this.#e = e, this.#t = Ou(e, "C");
+		this.#e = e, this.#t = Nu(e, "C");
 	}
 	static fromConfig(t, n) {
 		return new e(n.shape);
 	}
-	encode = _u("vlen-utf8");
+	encode = Su("vlen-utf8");
 	decode(e) {
 		let t = new TextDecoder(), n = new DataView(e.buffer), r = Array(n.getUint32(0, !0)), i = 4;
 		for (let a = 0; a < r.length; a++) {
@@ -6647,37 +6683,37 @@ var Ed = class e {
 			stride: this.#t
 		};
 	}
-}, Od = class e {
+}, Nd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = _u("zlib");
+	encode = Su("zlib");
 	async decode(e) {
-		let t = await zu(e, { format: "deflate" });
+		let t = await Wu(e, { format: "deflate" });
 		return new Uint8Array(t);
 	}
-}, kd = /* @__PURE__ */ n({ default: () => Ad }), Ad, jd = t((() => {
-	Ad = { fromConfig() {
+}, Pd = /* @__PURE__ */ n({ default: () => Fd }), Fd, Id = t((() => {
+	Fd = { fromConfig() {
 		throw Error("Page groups use gzip only.");
 	} };
 }));
 // node_modules/zarrita/dist/src/codecs.js
-function Md() {
-	let e = () => Promise.resolve().then(() => (jd(), kd)).then((e) => e.default), t = () => Promise.resolve().then(() => (jd(), kd)).then((e) => e.default), n = () => Promise.resolve().then(() => (jd(), kd)).then((e) => e.default), r = () => fd, i = () => Od;
-	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => Ed).set("bytes", () => Uu).set("crc32c", () => cd).set("vlen-utf8", () => Dd).set("json2", () => hd).set("bitround", () => vu).set("cast_value", () => od).set("scale_offset", () => _d).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Dd).set("numcodecs.shuffle", () => vd).set("numcodecs.delta", () => dd).set("numcodecs.bitround", () => vu).set("numcodecs.json2", () => hd);
+function Ld() {
+	let e = () => Promise.resolve().then(() => (Id(), Pd)).then((e) => e.default), t = () => Promise.resolve().then(() => (Id(), Pd)).then((e) => e.default), n = () => Promise.resolve().then(() => (Id(), Pd)).then((e) => e.default), r = () => _d, i = () => Nd;
+	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => jd).set("bytes", () => Ju).set("crc32c", () => pd).set("vlen-utf8", () => Md).set("json2", () => bd).set("bitround", () => Cu).set("cast_value", () => dd).set("scale_offset", () => Sd).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Md).set("numcodecs.shuffle", () => Cd).set("numcodecs.delta", () => gd).set("numcodecs.bitround", () => Cu).set("numcodecs.json2", () => bd);
 }
-var Nd = Md();
-function Pd(e) {
+var Rd = Ld();
+function zd(e) {
 	let t;
 	function n() {
-		return t ||= Id(e), t;
+		return t ||= Vd(e), t;
 	}
 	async function r(e, t, n) {
 		try {
 			return await n();
 		} catch (n) {
-			throw new hu({
+			throw new bu({
 				direction: e,
 				codec: t,
 				cause: n
@@ -6706,20 +6742,20 @@ function Pd(e) {
 			return i;
 		},
 		async computeEncodedSize(e) {
-			let t = await n(), r = Fd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
-			for (let { name: e, codec: n } of t.bytesToBytes) r = Fd(e, n, r);
+			let t = await n(), r = Bd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
+			for (let { name: e, codec: n } of t.bytesToBytes) r = Bd(e, n, r);
 			return r;
 		}
 	};
 }
-function Fd(e, t, n) {
-	if (!t.computeEncodedSize) throw new pu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
+function Bd(e, t, n) {
+	if (!t.computeEncodedSize) throw new vu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
 	return t.computeEncodedSize(n);
 }
-async function Id(e) {
+async function Vd(e) {
 	let t = e.codecs.map(async (e) => {
-		let t = await Nd.get(e.name)?.();
-		if (!t) throw new mu(e.name);
+		let t = await Rd.get(e.name)?.();
+		if (!t) throw new yu(e.name);
 		return {
 			Codec: t,
 			meta: e
@@ -6747,10 +6783,10 @@ async function Id(e) {
 		}
 	}
 	if (!r) {
-		if (!Ld(a)) throw new pu(`Cannot encode ${a.dataType} to bytes without a codec`);
+		if (!Hd(a)) throw new vu(`Cannot encode ${a.dataType} to bytes without a codec`);
 		r = {
 			name: "bytes",
-			codec: Uu.fromConfig({ endian: "little" }, a)
+			codec: Ju.fromConfig({ endian: "little" }, a)
 		};
 	}
 	return {
@@ -6759,14 +6795,14 @@ async function Id(e) {
 		bytesToBytes: i
 	};
 }
-function Ld(e) {
+function Hd(e) {
 	return e.dataType !== "v2:object" && e.dataType !== "string";
 }
 // node_modules/zarrita/dist/src/codecs/sharding.js
-var Rd = 18446744073709551615n;
-function zd(e, t, n, r) {
-	if (!e.store.getRange) throw new gu("sharding requires a store with getRange");
-	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = Pd({
+var Ud = 18446744073709551615n;
+function Wd(e, t, n, r) {
+	if (!e.store.getRange) throw new xu("sharding requires a store with getRange");
+	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = zd({
 		dataType: "uint64",
 		shape: [...a, 2],
 		codecs: r.index_codecs,
@@ -6783,14 +6819,14 @@ function zd(e, t, n, r) {
 		let d = await c[u];
 		if (d === null) return;
 		let { data: f, shape: p, stride: m } = d, h = t.map((e, t) => e % p[t]).reduce((e, t, n) => e + t * m[n], 0), g = f[h], _ = f[h + 1];
-		if (g !== Rd || _ !== Rd) return i(u, {
+		if (g !== Ud || _ !== Ud) return i(u, {
 			offset: Number(g),
 			length: Number(_)
 		}, r);
 	};
 }
 // node_modules/zarrita/dist/src/hierarchy.js
-var Bd = class e {
+var Gd = class e {
 	store;
 	path;
 	constructor(e, t = "/") {
@@ -6801,10 +6837,10 @@ var Bd = class e {
 		return new e(this.store, decodeURIComponent(new URL(t, n).pathname));
 	}
 };
-function Vd(e) {
-	return new Bd(e ?? /* @__PURE__ */ new Map());
+function Kd(e) {
+	return new Gd(e ?? /* @__PURE__ */ new Map());
 }
-var Hd = class extends Bd {
+var qd = class extends Gd {
 	kind = "group";
 	#e;
 	constructor(e, t, n) {
@@ -6814,66 +6850,66 @@ var Hd = class extends Bd {
 		return this.#e.attributes;
 	}
 };
-function Ud(e) {
+function Jd(e) {
 	return e.find((e) => e.name === "transpose")?.configuration?.order ?? "C";
 }
-function Wd(e, t) {
+function Yd(e, t) {
 	let n = new Map(t.map((e, t) => [e, t]));
 	return e.filter((e) => n.has(e)).map((e) => n.get(e));
 }
-function Gd(e) {
-	return (t, n) => Ou(t, globalThis.Array.isArray(e) && n ? Wd(e, n) : e);
+function Xd(e) {
+	return (t, n) => Nu(t, globalThis.Array.isArray(e) && n ? Yd(e, n) : e);
 }
-var Kd = Symbol("zarrita.context");
-function qd(e, t) {
-	let { configuration: n } = t.codecs.find(Fu) ?? {}, r = {
-		encodeChunkKey: ku(t.chunk_key_encoding),
-		TypedArray: Du(t.data_type),
+var Zd = Symbol("zarrita.context");
+function Qd(e, t) {
+	let { configuration: n } = t.codecs.find(Bu) ?? {}, r = {
+		encodeChunkKey: Pu(t.chunk_key_encoding),
+		TypedArray: Mu(t.data_type),
 		fillValue: t.fill_value
 	};
 	if (n) {
-		let i = Ud(n.codecs);
+		let i = Jd(n.codecs);
 		return {
 			...r,
 			kind: "sharded",
 			chunkShape: n.chunk_shape,
-			codec: Pd({
+			codec: zd({
 				dataType: t.data_type,
 				shape: n.chunk_shape,
 				codecs: n.codecs,
 				fillValue: t.fill_value
 			}),
-			getStrides: Gd(i),
-			getChunkBytes: zd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
+			getStrides: Xd(i),
+			getChunkBytes: Wd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
 		};
 	}
-	let i = Ud(t.codecs);
+	let i = Jd(t.codecs);
 	return {
 		...r,
 		kind: "regular",
 		chunkShape: t.chunk_grid.configuration.chunk_shape,
-		codec: Pd({
+		codec: zd({
 			dataType: t.data_type,
 			shape: t.chunk_grid.configuration.chunk_shape,
 			codecs: t.codecs,
 			fillValue: t.fill_value
 		}),
-		getStrides: Gd(i),
+		getStrides: Xd(i),
 		async getChunkBytes(t, n) {
 			let i = r.encodeChunkKey(t), a = e.resolve(i).path;
 			return e.store.get(a, n);
 		}
 	};
 }
-var Jd = class extends Bd {
+var $d = class extends Gd {
 	kind = "array";
 	#e;
-	[Kd];
+	[Zd];
 	constructor(e, t, n) {
 		super(e, t), this.#e = {
 			...n,
-			fill_value: Iu(n)
-		}, this[Kd] = qd(this, this.#e);
+			fill_value: Vu(n)
+		}, this[Zd] = Qd(this, this.#e);
 	}
 	get attrs() {
 		return this.#e.attributes;
@@ -6888,21 +6924,21 @@ var Jd = class extends Bd {
 		return this.#e.shape;
 	}
 	get chunks() {
-		return this[Kd].chunkShape;
+		return this[Zd].chunkShape;
 	}
 	get dtype() {
 		return this.#e.data_type;
 	}
 	async getChunk(e, t, n) {
-		n?.useSharedArrayBuffer && Cu();
-		let r = this[Kd], i = await r.getChunkBytes(e, t);
+		n?.useSharedArrayBuffer && Ou();
+		let r = this[Zd], i = await r.getChunkBytes(e, t);
 		if (!i) {
 			let e = r.chunkShape.reduce((e, t) => e * t, 1), t;
 			if (n?.useSharedArrayBuffer) {
 				let n = new r.TypedArray(0);
 				if (!("BYTES_PER_ELEMENT" in n)) console.warn("zarrita: useSharedArrayBuffer is not supported for non-buffer-backed data types."), t = new r.TypedArray(e);
 				else {
-					let i = wu(e * n.BYTES_PER_ELEMENT, !0);
+					let i = ku(e * n.BYTES_PER_ELEMENT, !0);
 					t = new r.TypedArray(i, 0, e);
 				}
 			} else t = new r.TypedArray(e);
@@ -6915,26 +6951,26 @@ var Jd = class extends Bd {
 		return r.codec.decode(i);
 	}
 	is(e) {
-		return Pu(this.dtype, e);
+		return zu(this.dtype, e);
 	}
 };
 // node_modules/zarrita/dist/src/extension/extend.js
-function Yd(e, t) {
+function ef(e, t) {
 	let n = e;
 	for (let e of t) n = n instanceof Promise ? n.then((t) => e(t)) : e(n);
 	return n;
 }
 // node_modules/zarrita/dist/src/extension/extend-array.js
-function Xd(e, ...t) {
-	return Yd(e, t);
+function tf(e, ...t) {
+	return ef(e, t);
 }
 // node_modules/zarrita/dist/src/open.js
-async function Zd(e) {
+async function nf(e) {
 	let t = e.store.arrayExtensions;
-	return t?.length ? await Xd(e, ...t) : e;
+	return t?.length ? await tf(e, ...t) : e;
 }
-var Qd = $d();
-function $d() {
+var rf = af();
+function af() {
 	let e = /* @__PURE__ */ new WeakMap();
 	function t(t) {
 		let n = e.get(t) ?? {
@@ -6953,46 +6989,46 @@ function $d() {
 		}
 	};
 }
-async function ef(e, t) {
+async function of(e, t) {
 	let n = await e.store.get(e.resolve(".zattrs").path, { signal: t });
-	return n ? Tu(n) : {};
+	return n ? Au(n) : {};
 }
-async function tf(e, t = {}) {
-	let n = "store" in e ? e : new Bd(e), { signal: r } = t, i = {};
-	return (t.attrs ?? !0) && (i = await ef(n, r)), r?.throwIfAborted(), t.kind === "array" ? nf(n, i, r) : t.kind === "group" ? rf(n, i, r) : nf(n, i, r).catch((e) => (Lu(e, fu, pu), rf(n, i, r)));
+async function sf(e, t = {}) {
+	let n = "store" in e ? e : new Gd(e), { signal: r } = t, i = {};
+	return (t.attrs ?? !0) && (i = await of(n, r)), r?.throwIfAborted(), t.kind === "array" ? cf(n, i, r) : t.kind === "group" ? lf(n, i, r) : cf(n, i, r).catch((e) => (Hu(e, _u, vu), lf(n, i, r)));
 }
-async function nf(e, t, n) {
+async function cf(e, t, n) {
 	let { path: r } = e.resolve(".zarray"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new fu("v2 array", { path: r });
-	return Qd.increment(e.store, "v2"), Zd(new Jd(e.store, e.path, Mu(Tu(i), t)));
+	if (!i) throw new _u("v2 array", { path: r });
+	return rf.increment(e.store, "v2"), nf(new $d(e.store, e.path, Lu(Au(i), t)));
 }
-async function rf(e, t, n) {
+async function lf(e, t, n) {
 	let { path: r } = e.resolve(".zgroup"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new fu("v2 group", { path: r });
-	return Qd.increment(e.store, "v2"), new Hd(e.store, e.path, Nu(Tu(i), t));
+	if (!i) throw new _u("v2 group", { path: r });
+	return rf.increment(e.store, "v2"), new qd(e.store, e.path, Ru(Au(i), t));
 }
-async function af(e, t) {
+async function uf(e, t) {
 	let { store: n, path: r } = e.resolve("zarr.json"), i = await e.store.get(r, { signal: t });
-	if (!i) throw new fu("v3 array or group", { path: r });
-	let a = Tu(i);
-	return a.node_type === "array" && (a.fill_value = Iu(a)), a.node_type === "array" ? Zd(new Jd(n, e.path, a)) : new Hd(n, e.path, a);
+	if (!i) throw new _u("v3 array or group", { path: r });
+	let a = Au(i);
+	return a.node_type === "array" && (a.fill_value = Vu(a)), a.node_type === "array" ? nf(new $d(n, e.path, a)) : new qd(n, e.path, a);
 }
-async function of(e, t = {}) {
-	let n = "store" in e ? e : new Bd(e), r = await af(n, t.signal);
-	if (Qd.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof Jd || t.kind === "group" && r instanceof Hd) return r;
-	let i = r instanceof Jd ? "array" : "group";
-	throw new fu(`${t.kind} at ${n.path}`, {
+async function df(e, t = {}) {
+	let n = "store" in e ? e : new Gd(e), r = await uf(n, t.signal);
+	if (rf.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof $d || t.kind === "group" && r instanceof qd) return r;
+	let i = r instanceof $d ? "array" : "group";
+	throw new _u(`${t.kind} at ${n.path}`, {
 		path: n.path,
 		found: i
 	});
 }
-async function sf(e, t = {}) {
-	let n = "store" in e ? e.store : e, r = Qd.versionMax(n), i = r === "v2" ? sf.v2 : sf.v3, a = r === "v2" ? sf.v3 : sf.v2;
-	return i(e, t).catch((n) => (Lu(n, fu, pu), a(e, t)));
+async function ff(e, t = {}) {
+	let n = "store" in e ? e.store : e, r = rf.versionMax(n), i = r === "v2" ? ff.v2 : ff.v3, a = r === "v2" ? ff.v3 : ff.v2;
+	return i(e, t).catch((n) => (Hu(n, _u, vu), a(e, t)));
 }
-sf.v2 = tf, sf.v3 = of;
+ff.v2 = sf, ff.v3 = df;
 // src/data/page.ts
-var cf = 201326592, lf = class {
+var pf = 201326592, mf = class {
 	held = /* @__PURE__ */ new Map();
 	sizes = /* @__PURE__ */ new Map();
 	total = 0;
@@ -7003,12 +7039,12 @@ var cf = 201326592, lf = class {
 		return this.held.set(e, r), r.then((t) => {
 			this.sizes.set(e, t.byteLength), this.total += t.byteLength;
 			for (let t of this.held.keys()) {
-				if (this.total <= cf || t === e) break;
+				if (this.total <= pf || t === e) break;
 				this.total -= this.sizes.get(t) ?? 0, this.sizes.delete(t), this.held.delete(t);
 			}
 		}, () => this.held.delete(e)), r;
 	}
-}, uf = class {
+}, hf = class {
 	name;
 	path;
 	array;
@@ -7018,10 +7054,10 @@ var cf = 201326592, lf = class {
 	rowLength;
 	levels;
 	constructor(e, t, n, r) {
-		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && df(this.approximate);
+		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && gf(this.approximate);
 	}
 	size(e) {
-		return this.shape[Sl[this.name].indexOf(e)];
+		return this.shape[wl[this.name].indexOf(e)];
 	}
 	chunk(e) {
 		return this.cache.get(`${this.path}/${e}`, async () => {
@@ -7035,7 +7071,10 @@ var cf = 201326592, lf = class {
 	}
 	async row(e, t = 0, n = this.rowLength - t) {
 		let r = (await this.stored(e)).subarray(t, t + n);
-		return this.levels ? Float32Array.from(r, (e) => this.levels[e]) : r;
+		if (!this.levels) return r;
+		let i = new Float32Array(r.length);
+		for (let e = 0; e < r.length; e++) i[e] = this.levels[r[e]];
+		return i;
 	}
 	async all() {
 		let e = await Promise.all(Array.from({ length: this.shape[0] }, (e, t) => this.row(t)));
@@ -7044,26 +7083,26 @@ var cf = 201326592, lf = class {
 		return e.forEach((e, n) => t.set(e, n * this.rowLength)), t;
 	}
 };
-function df(e) {
+function gf(e) {
 	let t = /* @__PURE__ */ new Float32Array(256);
 	for (let n = 0; n < 255; n++) t[n] = e.kind === "linear" ? n * e.step : n ? 2 ** (e.floor + (n - 1) * e.step) : 0;
 	return t[255] = NaN, t;
 }
-function ff(e, t) {
+function _f(e, t) {
 	return t.kind === "linear" ? [Math.max(0, e - t.step / 2), e + t.step / 2] : e === 0 ? [0, 2 ** (t.floor - t.step / 2)] : [e * 2 ** (-t.step / 2), e * 2 ** (t.step / 2)];
 }
-var pf = class e {
+var vf = class e {
 	store;
 	document;
 	leftOut;
-	cache = new lf();
+	cache = new mf();
 	arrays = /* @__PURE__ */ new Map();
 	attributes = /* @__PURE__ */ new Map();
 	constructor(e, t, n) {
 		this.store = e, this.document = t, this.leftOut = n;
 	}
 	static async open(t) {
-		let n = await mf(t, ""), r = n.floatlens;
+		let n = await yf(t, ""), r = n.floatlens;
 		if (r?.format !== "page") throw Error("There is no page group here.");
 		if (r.version > 1) throw Error(`This page reads page groups up to version 1, and this one is ${r.version}.`);
 		return new e(t, r, n.left_out ?? {});
@@ -7071,7 +7110,7 @@ var pf = class e {
 	array(e, t) {
 		if (!e.arrays.includes(t)) return null;
 		let n = `${e.path}/${t}`, r = this.arrays.get(n);
-		return r || (r = sf.v3(Vd({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new uf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
+		return r || (r = ff.v3(Kd({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new hf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
 	}
 	async values(e, t) {
 		let n = this.array(e, t);
@@ -7085,19 +7124,19 @@ var pf = class e {
 	}
 	attributesOf(e) {
 		let t = this.attributes.get(e);
-		return t || this.attributes.set(e, t = mf(this.store, e)), t;
+		return t || this.attributes.set(e, t = yf(this.store, e)), t;
 	}
 };
-async function mf(e, t) {
+async function yf(e, t) {
 	let n = await e.get(`/${t ? `${t}/` : ""}zarr.json`);
 	if (!n) throw Error(`The page group has no ${t || "root"}.`);
 	return JSON.parse(new TextDecoder().decode(n)).attributes;
 }
 // src/parts/Panel.svelte
-var hf = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), gf = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), _f = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), vf = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), yf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), bf = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), xf = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), Sf = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), Cf = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), wf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
-function Tf(e, t) {
+var bf = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), xf = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), Sf = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), Cf = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), wf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Tf = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), Ef = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), Df = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), Of = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), kf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
+function Af(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.run]), a = /* @__PURE__ */ A(() => n.sampleOf(t.run)), o = /* @__PURE__ */ A(() => n.stepIn(t.run)), s = /* @__PURE__ */ A(() => n.layerIn(t.run)), c = /* @__PURE__ */ A(() => n.headIn(t.run)), l = /* @__PURE__ */ A(() => n.groupIn(t.run)), u = /* @__PURE__ */ A(() => n.colour === "share" ? "share" : "lift"), d = /* @__PURE__ */ A(() => Ic(V(u), n.scale === "log")), f = /* @__PURE__ */ A(() => t.run === n.run), p = /* @__PURE__ */ M(null), m = /* @__PURE__ */ M(null), h = /* @__PURE__ */ M(null), g = /* @__PURE__ */ M({}), _ = /* @__PURE__ */ M(/* @__PURE__ */ new Int32Array()), v = /* @__PURE__ */ M(null), y = /* @__PURE__ */ M(null), b = /* @__PURE__ */ M("");
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.run]), a = /* @__PURE__ */ A(() => n.sampleOf(t.run)), o = /* @__PURE__ */ A(() => n.stepIn(t.run)), s = /* @__PURE__ */ A(() => n.layerIn(t.run)), c = /* @__PURE__ */ A(() => n.headIn(t.run)), l = /* @__PURE__ */ A(() => n.groupIn(t.run)), u = /* @__PURE__ */ A(() => n.colour === "share" ? "share" : "lift"), d = /* @__PURE__ */ A(() => Rc(V(u), n.scale === "log")), f = /* @__PURE__ */ A(() => t.run === n.run), p = /* @__PURE__ */ M(null), m = /* @__PURE__ */ M(null), h = /* @__PURE__ */ M(null), g = /* @__PURE__ */ M({}), _ = /* @__PURE__ */ M(/* @__PURE__ */ new Int32Array()), v = /* @__PURE__ */ M(null), y = /* @__PURE__ */ M(null), b = /* @__PURE__ */ M("");
 	function x(e) {
 		let t = !1;
 		return e().then((e) => !t && e(), (e) => !t && N(b, String(e), !0)), () => void (t = !0);
@@ -7123,7 +7162,7 @@ function Tf(e, t) {
 			n.heat
 		];
 		return x(async () => {
-			let n = await Tl(r, e, t, u), [i, a] = await Promise.all([Dl(r, n, d, f, g), _ === "steps" ? kl(r, e, t, d, f, g) : Ol(r, n, f, g)]);
+			let n = await Ol(r, e, t, u), [i, a] = await Promise.all([Al(r, n, d, f, g), _ === "steps" ? Pl(r, e, t, d, f, g) : Nl(r, n, f, g)]);
 			return () => (N(p, n), N(m, i), N(h, a));
 		});
 	}), Cn(() => {
@@ -7135,7 +7174,7 @@ function Tf(e, t) {
 			V(c)
 		];
 		return x(async () => {
-			let n = o === null ? null : await jl(r, e, t, o, l, u);
+			let n = o === null ? null : await Il(r, e, t, o, l, u);
 			return () => N(y, n);
 		});
 	});
@@ -7144,12 +7183,12 @@ function Tf(e, t) {
 		return t === 2 ? "mask" : t ? $(V(g)[t === 3 ? V(_)[e] : V(p).whole("canvas")[e]] ?? "") : "nothing yet";
 	}, C = (e, t, n = "") => {
 		if (!t || !Z(e)) return `${Q(e, 5)}${n}`;
-		let [r, i] = ff(e, t);
+		let [r, i] = _f(e, t);
 		return `≈ ${Q(e, 3)}${n} (${Q(r, 2)} to ${Q(i, 2)})`;
 	};
 	function w(e, t, n, r) {
 		let a = V(p)?.whole("role")?.[t], o = V(p)?.whole("confidence")?.[t], s = [["position", String(t)]];
-		return a && s.push(["role", xl[a]]), s.push(["state", bl[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", Ml[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
+		return a && s.push(["role", Cl[a]]), s.push(["state", Sl[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", Ll[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
 	}
 	function ee(e, t) {
 		let r = e.currentTarget.getBoundingClientRect();
@@ -7161,7 +7200,7 @@ function Tf(e, t) {
 		};
 	}
 	async function T(e, t, u) {
-		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Tl(r, V(i), V(a), m), _ = await Dl(r, g, h, V(c), V(l));
+		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Ol(r, V(i), V(a), m), _ = await Al(r, g, h, V(c), V(l));
 		n.hover = {
 			x: d,
 			y: f,
@@ -7178,7 +7217,7 @@ function Tf(e, t) {
 	function ne(e, t) {
 		V(f) && (n.key = t, n.row = null, n.heat === "steps" ? n.goTo(e) : n.layer = e);
 	}
-	let re = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), E = (e, t) => V(re).map((n) => V(p)?.along(e, n, V(l))?.[t] ?? null), ie = (e) => V(re).map((t) => V(v)?.[(t * V(i).groups.length + V(l)) * yl.length + e] ?? null), ae = /* @__PURE__ */ A(() => V(p) ? vl.map((e, t) => ({
+	let re = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), E = (e, t) => V(re).map((n) => V(p)?.along(e, n, V(l))?.[t] ?? null), ie = (e) => V(re).map((t) => V(v)?.[(t * V(i).groups.length + V(l)) * xl.length + e] ?? null), ae = /* @__PURE__ */ A(() => V(p) ? bl.map((e, t) => ({
 		name: e,
 		colour: t,
 		values: E("absorbed", t),
@@ -7222,29 +7261,29 @@ function Tf(e, t) {
 				S(a),
 				e,
 				V(h).share[t],
-				Ml[V(h).standing?.[t] ?? -1] ?? ""
+				Ll[V(h).standing?.[t] ?? -1] ?? ""
 			];
 		}) : []
 	}), le = (e) => () => ({
 		head: ["layer", ...e.flatMap((e) => [e.name, ...e.nulls ? [`${e.name}, null`] : []])],
 		rows: V(re).map((t) => [V(i).layers[t], ...e.flatMap((e) => [e.values[t], ...e.nulls ? [e.nulls[t]] : []])])
 	}), ue = /* @__PURE__ */ A(() => V(p)?.along("rows", V(s), V(l))?.[0] ?? V(p)?.whole("rows")?.[V(l)]);
-	var de = wf();
+	var de = kf();
 	let fe;
 	var pe = P(de), me = P(pe), he = I(me, !0), ge = I(L(me, 2));
 	k(pe);
 	var _e = L(pe, 2), ve = (e) => {
-		var t = hf(), n = I(t, !0);
+		var t = bf(), n = I(t, !0);
 		R(() => K(n, V(b))), G(e, t);
 	};
 	q(_e, (e) => {
 		V(b) && e(ve);
 	});
 	var ye = L(_e, 2), be = (e) => {
-		var r = Sf(), l = F(r), v = P(l);
+		var r = Df(), l = F(r), v = P(l);
 		{
 			let e = /* @__PURE__ */ A(() => V(f) ? n.key : null), r = /* @__PURE__ */ A(() => V(f) ? n.row : null), a = /* @__PURE__ */ A(() => V(y)?.keys ?? []), s = /* @__PURE__ */ A(() => `Text of ${V(i).name} at step ${V(o)}`);
-			nu(v, {
+			su(v, {
 				get frame() {
 					return V(p);
 				},
@@ -7285,18 +7324,18 @@ function Tf(e, t) {
 		}
 		k(l);
 		var b = L(l, 2), x = (e) => {
-			var t = bf(), r = P(t), o = I(P(r));
+			var t = Tf(), r = P(t), o = I(P(r));
 			k(r);
 			var l = L(r, 2), u = (e) => {
-				var t = vf(), r = F(t);
+				var t = Cf(), r = F(t);
 				Y(r, 21, () => V(y).keys, J, (e, t) => {
-					var r = _f(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
+					var r = Sf(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
 					k(a);
 					var u = L(a, 2), d = P(u);
 					let f;
 					k(u);
 					var p = L(u, 2), m = I(p), h = L(p, 2), g = (e) => {
-						var n = gf(), r = I(n);
+						var n = xf(), r = I(n);
 						R(() => K(r, `${V(t).heads ?? ""} of ${V(i).heads ?? ""} heads`)), G(e, n);
 					};
 					q(h, (e) => {
@@ -7312,7 +7351,7 @@ function Tf(e, t) {
 				var a = I(L(r, 2));
 				R(() => K(a, `Layer ${V(i).layers[V(s)] ?? ""}, ${V(c) === null ? "mean over heads; of each head only the strongest keys were kept, so each share is the least it can be" : `head ${V(c)}`}. At the step that committed it.`)), G(e, t);
 			}, d = (e) => {
-				var t = yf(), n = I(t, !0);
+				var t = wf(), n = I(t, !0);
 				R(() => K(n, V(a).skipped["top keys"] ?? "No row of this trace wrote it.")), G(e, t);
 			};
 			q(l, (e) => {
@@ -7326,7 +7365,7 @@ function Tf(e, t) {
 		{
 			let e = (e) => {
 				var t = Nr(), r = F(t), i = (e) => {
-					var t = xf(), r = P(t), i = L(r, 2);
+					var t = Ef(), r = P(t), i = L(r, 2);
 					k(t), R(() => {
 						X(r, "aria-pressed", n.heat !== "steps"), X(i, "aria-pressed", n.heat === "steps");
 					}), H("click", r, () => n.heat = "layers"), H("click", i, () => n.heat = "steps"), G(e, t);
@@ -7345,7 +7384,7 @@ function Tf(e, t) {
 					var r = Nr(), c = F(r), l = (e) => {
 						{
 							let t = /* @__PURE__ */ A(() => `Received attention of ${V(i).name}: ${n.heat === "steps" ? "steps" : "layers"} by keys`), r = /* @__PURE__ */ A(() => n.heat === "steps" ? Array.from({ length: V(h).rows }, (e, t) => t) : V(i).layers), a = /* @__PURE__ */ A(() => n.heat === "steps" ? "step" : "layer"), c = /* @__PURE__ */ A(() => n.heat === "steps" ? V(o) : V(s)), l = /* @__PURE__ */ A(() => V(f) ? n.key : null);
-							ql(e, {
+							Ql(e, {
 								get label() {
 									return V(t);
 								},
@@ -7376,7 +7415,7 @@ function Tf(e, t) {
 							});
 						}
 					}, p = (e) => {
-						var t = yf(), n = I(t, !0);
+						var t = wf(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? V(a).skipped.attention ?? "Nothing was recorded here.")), G(e, t);
 					};
 					q(c, (e) => {
@@ -7400,7 +7439,7 @@ function Tf(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						nl(e, {
+						il(e, {
 							label: "Absorption by layer",
 							get x() {
 								return V(i).layers;
@@ -7438,7 +7477,7 @@ function Tf(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						nl(e, {
+						il(e, {
 							label: "Row entropy by layer",
 							get x() {
 								return V(i).layers;
@@ -7464,7 +7503,7 @@ function Tf(e, t) {
 		}
 		var ue = L(ie, 2);
 		{
-			let e = /* @__PURE__ */ A(() => le(V(se))), t = /* @__PURE__ */ A(() => V(a).skipped["float index"] ?? "It floats where “across halves” lies above “no movement”.");
+			let e = /* @__PURE__ */ A(() => le(V(se))), t = /* @__PURE__ */ A(() => V(a).skipped["float index"] ?? (V(i).autoregressive ? "A step has one row, so movement cannot be told from noise here." : "It floats where “across halves” lies above “no movement”."));
 			Mc(ue, {
 				title: "Float index by layer, whole run",
 				get table() {
@@ -7476,7 +7515,7 @@ function Tf(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						nl(e, {
+						il(e, {
 							label: "Float index by layer",
 							get x() {
 								return V(i).layers;
@@ -7502,7 +7541,7 @@ function Tf(e, t) {
 		}
 		k(re), k(C), G(e, r);
 	}, xe = (e) => {
-		G(e, Cf());
+		G(e, Of());
 	};
 	q(ye, (e) => {
 		V(p) ? e(be) : V(b) || e(xe, 1);
@@ -7517,16 +7556,16 @@ function Tf(e, t) {
 }
 Cr(["click"]);
 // src/views/Watch.svelte
-var Ef = /* @__PURE__ */ U("<div><!> <!></div>");
-function Df(e, t) {
+var jf = /* @__PURE__ */ U("<div><!> <!></div>");
+function Mf(e, t) {
 	Xe(t, !0);
 	let n = Zi();
-	var r = Ef();
+	var r = jf();
 	let i;
 	var a = P(r);
 	{
 		let e = /* @__PURE__ */ A(() => n.other === null);
-		Tf(a, {
+		Af(a, {
 			get run() {
 				return n.run;
 			},
@@ -7539,7 +7578,7 @@ function Df(e, t) {
 		});
 	}
 	var o = L(a, 2), s = (e) => {
-		Tf(e, {
+		Af(e, {
 			get run() {
 				return n.other;
 			},
@@ -7552,8 +7591,8 @@ function Df(e, t) {
 	}), k(r), R(() => i = ii(r, 1, "watch", null, i, { two: n.other !== null })), G(e, r), Ze();
 }
 // src/parts/Scatter.svelte
-var Of = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), kf = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Af = /* @__PURE__ */ W("<path></path>"), jf = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), Mf = /* @__PURE__ */ W("<g><!></g>"), Nf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
-function Pf(e, t) {
+var Nf = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), Pf = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Ff = /* @__PURE__ */ W("<path></path>"), If = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), Lf = /* @__PURE__ */ W("<g><!></g>"), Rf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
+function zf(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Array.from({ length: t.x.length }, (e, t) => t).filter((e) => Z(t.x[e]) && Z(t.y[e])).sort((e, n) => Number(t.standing[e] === 1) - Number(t.standing[n] === 1))), a = /* @__PURE__ */ A(() => rc(s(t.x), [52, V(r) - 14]).nice(5)), o = /* @__PURE__ */ A(() => rc(s(t.y), [264, 20]).nice(5));
 	function s(e) {
@@ -7573,11 +7612,11 @@ function Pf(e, t) {
 			]
 		};
 	}
-	var l = Nf(), u = P(l);
+	var l = Rf(), u = P(l);
 	X(u, "height", 300);
 	var d = P(u);
 	Y(d, 17, () => V(o).ticks(5), J, (e, t) => {
-		var n = Of(), i = F(n), a = L(i), s = I(a, !0);
+		var n = Nf(), i = F(n), a = L(i), s = I(a, !0);
 		R((e, t, n, o) => {
 			X(i, "x2", V(r) - 14), X(i, "y1", e), X(i, "y2", t), X(a, "y", n), K(s, o);
 		}, [
@@ -7589,7 +7628,7 @@ function Pf(e, t) {
 	});
 	var f = L(d);
 	Y(f, 17, () => V(a).ticks(5), J, (e, t) => {
-		var n = kf();
+		var n = Pf();
 		X(n, "y", 280);
 		var r = I(n, !0);
 		R((e, t) => {
@@ -7600,14 +7639,14 @@ function Pf(e, t) {
 	X(h, "y", 296);
 	var g = I(h, !0);
 	Y(L(h), 17, () => V(i), J, (e, r) => {
-		var i = Mf(), s = P(i), l = (e) => {
-			var i = Af();
+		var i = Lf(), s = P(i), l = (e) => {
+			var i = Ff();
 			let s;
 			R((e) => {
 				s = ii(i, 0, "point anchor", null, s, { chosen: n.key === V(r) }), X(i, "d", e);
 			}, [() => `M${V(a)(t.x[V(r)]) - 5.5} ${V(o)(t.y[V(r)])}l5.5 5.5 5.5-5.5-5.5-5.5z`]), G(e, i);
 		}, u = (e) => {
-			var i = jf();
+			var i = If();
 			let s;
 			R((e, t) => {
 				s = ii(i, 0, "point", null, s, { chosen: n.key === V(r) }), X(i, "cx", e), X(i, "cy", t);
@@ -7622,8 +7661,8 @@ function Pf(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/views/Why.svelte
-var Ff = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
-function If(e, t) {
+var Bf = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
+function Vf(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = (e) => new Sc(() => r.values(V(a), e)), c = s("geometry"), l = s("geometry_standing"), u = s("geometry_means"), d = s("advantage"), f = s("value_norms"), p = s("role_share"), m = s("role_null"), h = s("role_enrichment"), g = s("flow"), _ = s("flow_null"), v = s("flow_fair"), y = s("rollout"), b = s("rollout_null"), x = new Sc(() => r.vocabulary(V(a))), S = s("final"), C = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), w = /* @__PURE__ */ A(() => V(i).groups.length), ee = /* @__PURE__ */ A(() => V(a).positions), T = (e) => c.value.subarray(((e * V(C).length + n.layer) * V(w) + V(o)) * V(ee), ((e * V(C).length + n.layer) * V(w) + V(o) + 1) * V(ee)), te = (e) => $(x.value?.[S.value?.[e] ?? -1] ?? ""), ne = (e, t) => V(C).map((n) => e?.[t(n)] ?? null), re = (e, t) => ne(u.value, (n) => ((e * V(C).length + n) * V(w) + V(o)) * 2 + t), E = (e) => ["anchors", "other keys"].map((t, n) => ({
 		name: t,
@@ -7716,7 +7755,7 @@ function If(e, t) {
 			l.value[(n.layer * V(w) + V(o)) * V(ee) + t] === 1 ? "anchor" : ""
 		])
 	}), ve = (e) => n.layer = e, ye = (e) => V(a).skipped[e] ?? "This trace holds nothing for it.";
-	var be = Ff(), xe = F(be), Se = I(xe), D = L(xe, 2), Ce = P(D);
+	var be = Bf(), xe = F(be), Se = I(xe), D = L(xe, 2), Ce = P(D);
 	{
 		let e = /* @__PURE__ */ A(() => `QK geometry of every key, layer ${V(i).layers[n.layer]}`), t = /* @__PURE__ */ A(() => c.value && l.value ? _e : () => ({
 			head: [],
@@ -7736,7 +7775,7 @@ function If(e, t) {
 				var r = Nr(), i = F(r), a = (e) => {
 					{
 						let t = /* @__PURE__ */ A(() => T(1)), r = /* @__PURE__ */ A(() => T(0)), i = /* @__PURE__ */ A(() => l.value.subarray((n.layer * V(w) + V(o)) * V(ee), (n.layer * V(w) + V(o) + 1) * V(ee)));
-						Pf(e, {
+						zf(e, {
 							label: "Cosine against norm product",
 							xLabel: "norm product |q| |k|",
 							yLabel: "cosine of q and k",
@@ -7773,7 +7812,7 @@ function If(e, t) {
 			},
 			children: (e, t) => {
 				var r = Nr(), a = F(r), o = (e) => {
-					nl(e, {
+					il(e, {
 						label: "Advantage by layer",
 						get x() {
 							return V(i).layers;
@@ -7813,7 +7852,7 @@ function If(e, t) {
 				var r = Nr(), a = F(r), o = (e) => {
 					{
 						let t = /* @__PURE__ */ A(() => E(0));
-						nl(e, {
+						il(e, {
 							label: "Cosine by layer",
 							get x() {
 								return V(i).layers;
@@ -7853,7 +7892,7 @@ function If(e, t) {
 				var r = Nr(), a = F(r), o = (e) => {
 					{
 						let t = /* @__PURE__ */ A(() => E(1));
-						nl(e, {
+						il(e, {
 							label: "Norm product by layer",
 							get x() {
 								return V(i).layers;
@@ -7891,7 +7930,7 @@ function If(e, t) {
 			},
 			children: (e, t) => {
 				var r = Nr(), a = F(r), o = (e) => {
-					nl(e, {
+					il(e, {
 						label: "Value norms by layer",
 						get x() {
 							return V(i).layers;
@@ -7926,7 +7965,7 @@ function If(e, t) {
 			},
 			children: (e, t) => {
 				var r = Nr(), a = F(r), o = (e) => {
-					nl(e, {
+					il(e, {
 						label: "Enrichment of roles by layer",
 						get x() {
 							return V(i).layers;
@@ -7961,7 +8000,7 @@ function If(e, t) {
 			},
 			children: (e, t) => {
 				var r = Nr(), a = F(r), o = (e) => {
-					nl(e, {
+					il(e, {
 						label: "Anchor mass by role and layer",
 						get x() {
 							return V(i).layers;
@@ -7998,7 +8037,7 @@ function If(e, t) {
 			},
 			children: (e, t) => {
 				var r = Nr(), a = F(r), o = (e) => {
-					nl(e, {
+					il(e, {
 						label: "Direct flow by layer",
 						get x() {
 							return V(i).layers;
@@ -8036,7 +8075,7 @@ function If(e, t) {
 			},
 			children: (e, t) => {
 				var r = Nr(), a = F(r), o = (e) => {
-					nl(e, {
+					il(e, {
 						label: "Fair flow by layer",
 						get x() {
 							return V(i).layers;
@@ -8074,7 +8113,7 @@ function If(e, t) {
 			},
 			children: (e, t) => {
 				var r = Nr(), a = F(r), o = (e) => {
-					nl(e, {
+					il(e, {
 						label: "Rollout by layer",
 						get x() {
 							return V(i).layers;
@@ -8102,8 +8141,8 @@ function If(e, t) {
 	k(D), R((e) => K(Se, `Why anchors draw attention, and what they hand on: ${V(i).groups[V(o)] ?? ""} rows of ${e ?? ""}, means over the steps of this text.`), [() => $(V(i).name)]), G(e, be), Ze();
 }
 // src/views/Tour.svelte
-var Lf = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Rf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), zf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), Bf = /* @__PURE__ */ U("<!><!><!>", 1), Vf = /* @__PURE__ */ U("<!><!>", 1), Hf = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
-function Uf(e, t) {
+var Hf = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Uf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), Wf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), Gf = /* @__PURE__ */ U("<!><!><!>", 1), Kf = /* @__PURE__ */ U("<!><!>", 1), qf = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
+function Jf(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = (e) => {
 		let t = r.document.runs.findIndex((t) => t.autoregressive === e);
@@ -8166,11 +8205,11 @@ function Uf(e, t) {
 		let t = e.numbers.find((e) => Z(e.value)), n = t ? ` ${t.says.charAt(0).toUpperCase()}${t.says.slice(1)}: ${Q(t.value)} ${t.unit}${Z(t.low) ? ` [${Q(t.low)}, ${Q(t.high)}]` : ""}${Z(t.beside) ? `; ${t.beside_says}: ${Q(t.beside)}` : ""}.` : "";
 		return `“${e.statement}” ${e.verdict === "not asked" ? "was not asked" : e.verdict === "inconclusive" ? "is inconclusive" : e.verdict}${e.reason ? ` (${e.reason})` : ""}.${n}`;
 	}
-	var h = Hf(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), ee = (e) => {
-		var t = Lf(), n = L(F(t));
+	var h = qf(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), ee = (e) => {
+		var t = Hf(), n = L(F(t));
 		R((e) => K(n, ` ${e ?? ""}`), [() => $(m(V(d)))]), G(e, t);
 	}, T = (e) => {
-		var t = Rf();
+		var t = Uf();
 		Ee(2), G(e, t);
 	};
 	q(w, (e) => {
@@ -8178,7 +8217,7 @@ function Uf(e, t) {
 	}), k(C);
 	var te = L(C, 2), ne = P(te), re = L(ne, 2);
 	Y(re, 17, () => s, J, (e, t, r) => {
-		var i = zf();
+		var i = Wf();
 		R(() => {
 			X(i, "aria-current", r === V(c) ? "step" : void 0), X(i, "aria-label", `Stop ${r + 1}: ${V(t).title}`);
 		}), H("click", i, () => n.stop = r), G(e, i);
@@ -8186,17 +8225,17 @@ function Uf(e, t) {
 	var E = L(re, 2);
 	k(te), k(g);
 	var ie = L(g, 2), ae = (e) => {
-		var t = Bf(), n = F(t);
+		var t = Gf(), n = F(t);
 		ra(n, {});
 		var r = L(n);
-		Df(r, { found: /* @__PURE__ */ new Set() }), la(L(r), {}), G(e, t);
+		Mf(r, { found: /* @__PURE__ */ new Set() }), la(L(r), {}), G(e, t);
 	}, oe = (e) => {
-		var t = Vf(), n = F(t);
-		ra(n, {}), If(L(n), {}), G(e, t);
+		var t = Kf(), n = F(t);
+		ra(n, {}), Vf(L(n), {}), G(e, t);
 	}, se = (e) => {
 		xc(e, {});
 	}, ce = (e) => {
-		_l(e, {});
+		yl(e, {});
 	};
 	q(ie, (e) => {
 		V(f) === "run" ? e(ae) : V(f) === "why" ? e(oe, 1) : V(f) === "claims" ? e(se, 2) : e(ce, -1);
@@ -8206,8 +8245,8 @@ function Uf(e, t) {
 }
 Cr(["click"]);
 // src/views/Training.svelte
-var Wf = /* @__PURE__ */ U("<option> </option>"), Gf = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), Kf = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), qf = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
-function Jf(e, t) {
+var Yf = /* @__PURE__ */ U("<option> </option>"), Xf = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), Zf = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), Qf = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
+function $f(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.training.flatMap((e) => e.points.map((t) => ({
 		...t,
@@ -8252,9 +8291,9 @@ function Jf(e, t) {
 			e.null
 		])
 	}), g = /* @__PURE__ */ A(() => V(r).filter((e) => e.update === V(c)[V(l)] && e.layer === null));
-	var _ = qf(), v = F(_), y = P(v), b = L(P(y));
+	var _ = Qf(), v = F(_), y = P(v), b = L(P(y));
 	Y(b, 21, () => V(i), J, (e, t) => {
-		var n = Wf(), r = I(n, !0), i = {};
+		var n = Yf(), r = I(n, !0), i = {};
 		R((e) => {
 			K(r, e), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 		}, [() => $(V(t))]), G(e, n);
@@ -8274,7 +8313,7 @@ function Jf(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(a)} by update`), r = /* @__PURE__ */ A(() => m(V(f), V(c), (e) => e.update));
-						nl(e, {
+						il(e, {
 							get label() {
 								return V(t);
 							},
@@ -8319,7 +8358,7 @@ function Jf(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(a)} by layer`), n = /* @__PURE__ */ A(() => m(V(o).filter((e) => e.update === V(c)[V(l)] && e.layer !== null), V(p), (e) => e.layer));
-						nl(e, {
+						il(e, {
 							get label() {
 								return V(t);
 							},
@@ -8359,9 +8398,9 @@ function Jf(e, t) {
 			},
 			drawn: !1,
 			children: (e, t) => {
-				var n = Kf(), r = P(n), i = L(P(r));
+				var n = Zf(), r = P(n), i = L(P(r));
 				Y(i, 21, () => V(g), J, (e, t) => {
-					var n = Gf(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
+					var n = Xf(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
 					k(n), R((e, n, r, a, s) => {
 						K(i, e), K(o, n), K(c, `${r ?? ""} ${V(t).unit ?? ""}`), K(d, a), K(f, s);
 					}, [
@@ -8386,8 +8425,8 @@ function Jf(e, t) {
 }
 Cr(["change", "input"]);
 // src/App.svelte
-var Yf = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), Xf = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), Zf = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), Qf = /* @__PURE__ */ U("<li> </li>"), $f = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), ep = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), tp = /* @__PURE__ */ U("<p> <!> </p>"), np = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), rp = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), ip = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
-function ap(e, t) {
+var ep = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), tp = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), np = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), rp = /* @__PURE__ */ U("<li> </li>"), ip = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), ap = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), op = /* @__PURE__ */ U("<p> <!> </p>"), sp = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), cp = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), lp = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
+function up(e, t) {
 	Xe(t, !0);
 	let n = new qi(t.page);
 	Xi(n);
@@ -8413,8 +8452,8 @@ function ap(e, t) {
 	}
 	Cn(() => {
 		if (!t.linked) return;
-		let e = n.link;
-		location.hash !== e && history.replaceState(null, "", e);
+		let e = n.link, r = setTimeout(() => location.hash !== e && history.replaceState(null, "", e), 120);
+		return () => clearTimeout(r);
 	}), Pi(() => {
 		if (!t.linked) return;
 		let e = () => location.hash !== n.link && n.follow(location.hash);
@@ -8530,18 +8569,18 @@ function ap(e, t) {
 		let i = g.find(([t]) => t === e.key);
 		i && (e.preventDefault(), i[2]());
 	}
-	var y = ip();
+	var y = lp();
 	Sr("keydown", rn, (e) => (t.linked || r?.contains(e.target)) && v(e));
 	let b;
 	var x = P(y), S = P(x), C = L(S, 2);
 	Y(C, 21, () => V(s), J, (e, t) => {
-		var r = Yf(), i = I(r, !0);
+		var r = ep(), i = I(r, !0);
 		R(() => {
 			X(r, "aria-current", n.view === V(t) ? "page" : void 0), K(i, Wi[V(t)]);
 		}), H("click", r, () => h(V(t))), G(e, r);
 	}), k(C);
 	var w = L(C, 2), ee = P(w), T = (e) => {
-		var t = Xf();
+		var t = tp();
 		H("click", t, p), G(e, t);
 	};
 	q(ee, (e) => {
@@ -8550,7 +8589,7 @@ function ap(e, t) {
 	var te = L(ee, 2), ne = I(te, !0), re = L(te, 2);
 	k(w), k(x);
 	var E = L(x, 2), ie = (e) => {
-		var t = Zf(), r = P(t), a = L(P(r));
+		var t = np(), r = P(t), a = L(P(r));
 		vi(a), Ai(a, (e) => N(o, e), () => V(o)), k(r);
 		var s = L(r, 2), c = I(s, !0), l = L(s, 2), u = L(l), p = L(u, 2);
 		k(t), R((e) => K(c, e), [() => V(i).trim() ? `${V(d).size} found` : ""]), H("keydown", a, (e) => e.key === "Enter" && (e.preventDefault(), f(e.shiftKey))), Ci(a, () => V(i), (e) => N(i, e)), H("click", l, () => f(!0)), H("click", u, () => f()), H("click", p, () => {
@@ -8561,11 +8600,11 @@ function ap(e, t) {
 		n.searching && e(ie);
 	});
 	var ae = L(E, 2), oe = (e) => {
-		var t = $f(), n = P(t);
+		var t = ip(), n = P(t);
 		Y(n, 21, () => g, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[1];
-			var i = Qf(), a = I(i, !0);
+			var i = rp(), a = I(i, !0);
 			R(() => K(a, r())), G(e, i);
 		}), k(n), k(t), G(e, t);
 	};
@@ -8579,23 +8618,23 @@ function ap(e, t) {
 		V(c) && e(le);
 	});
 	var ue = L(ce, 2), de = (e) => {
-		Df(e, { get found() {
+		Mf(e, { get found() {
 			return V(d);
 		} });
 	}, fe = (e) => {
-		uu(e, {});
+		hu(e, {});
 	}, pe = (e) => {
-		If(e, {});
+		Vf(e, {});
 	}, me = (e) => {
 		xc(e, {});
 	}, he = (e) => {
-		_l(e, {});
+		yl(e, {});
 	}, ge = (e) => {
-		Jf(e, {});
+		$f(e, {});
 	}, _e = (e) => {
-		Uf(e, {});
+		Jf(e, {});
 	}, ve = (e) => {
-		G(e, ep());
+		G(e, ap());
 	};
 	q(ue, (e) => {
 		n.view === "run" && V(u) ? e(de) : n.view === "heads" && V(u) ? e(fe, 1) : n.view === "why" && V(u) ? e(pe, 2) : n.view === "claims" && t.page.document.claims.length ? e(me, 3) : n.view === "contexts" && t.page.document.evaluations.length ? e(he, 4) : n.view === "training" && t.page.document.training.length ? e(ge, 5) : n.view === "tour" && V(u) ? e(_e, 6) : e(ve, -1);
@@ -8607,7 +8646,7 @@ function ap(e, t) {
 		V(c) && n.view !== "why" && e(be);
 	});
 	var xe = L(ye, 2), Se = P(xe), D = (e) => {
-		var t = tp(), n = P(t), r = L(n), i = (e) => {
+		var t = op(), n = P(t), r = L(n), i = (e) => {
 			var t = Mr();
 			R((e) => K(t, `· edited: ${e ?? ""}`), [() => V(u).edits.map($).join("; ")]), G(e, t);
 		};
@@ -8635,7 +8674,7 @@ function ap(e, t) {
 	}), k(Ce), k(xe);
 	var Ee = L(xe, 2), De = (e) => {
 		let t = /* @__PURE__ */ A(() => n.hover);
-		var r = rp();
+		var r = cp();
 		let i, a;
 		var o = P(r), s = I(P(o), !0);
 		k(o);
@@ -8643,7 +8682,7 @@ function ap(e, t) {
 		Y(c, 21, () => V(t).lines, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[0], i = () => V(n)[1];
-			var a = np(), o = F(a), s = I(o, !0), c = I(L(o), !0);
+			var a = sp(), o = F(a), s = I(o, !0), c = I(L(o), !0);
 			R(() => {
 				K(s, r()), K(c, i());
 			}), G(e, a);
@@ -8664,11 +8703,11 @@ function ap(e, t) {
 }
 Cr(["click", "keydown"]);
 // src/widget.ts
-var op = { async render({ model: e, el: t }) {
-	let n = e.get("files"), r = Rr(ap, {
+var dp = { async render({ model: e, el: t }) {
+	let n = e.get("files"), r = Rr(up, {
 		target: t,
 		props: {
-			page: await pf.open({ async get(e) {
+			page: await vf.open({ async get(e) {
 				let t = n[e.replace(/^\//, "")];
 				return t && new Uint8Array(t.buffer, t.byteOffset, t.byteLength);
 			} }),
@@ -8677,4 +8716,4 @@ var op = { async render({ model: e, el: t }) {
 	});
 	return () => void Hr(r);
 } };
-export { op as default };
+export { dp as default };

@@ -21,6 +21,7 @@ from floatlens.report.page.group import InFolder, InMemory
 WRITTEN_BY = "floatlens report"
 LARGEST_FILE = 25_000_000  # bytes of a single file
 BASE64 = 4 / 3
+TITLE = "<title>floatlens</title>"
 
 
 @cache
@@ -60,7 +61,7 @@ def document(data: Mapping[str, bytes] | None) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
-        "<title>floatlens</title>",
+        TITLE,
         f"<style>{style}</style>",
         "</head>",
         '<body><div id="floatlens"></div>',
@@ -109,7 +110,7 @@ def refuse_file(path: Path) -> Path:
         raise Refusal(f"{path} is a folder. Name a file, such as {path / 'report.html'}, or pass --folder to write a new folder.")
     if not place.parent.is_dir():
         raise Refusal(f"{path} cannot be written: there is no folder {place.parent}. Create it first.")
-    if place.exists() and "floatlens" not in place.read_text(encoding="utf-8", errors="replace")[:4000]:
+    if place.exists() and TITLE not in place.read_bytes()[:4000].decode(errors="replace"):
         raise Refusal(f"{path} exists and is not a page of floatlens. Choose another name.")
     return place
 
