@@ -77,7 +77,7 @@ def test_the_same_run_gives_the_same_bytes(trace: Trace) -> None:
 
 def test_in_one_file_values_per_head_are_rounded_to_what_fits_and_left_out_where_nothing_does(trace: Trace) -> None:
     exact = lift(trace.sample(0)).transpose(*ARRAYS["lift_by_head"][0]).values
-    steps = []
+    ways = []
     for room in (1e6, 2_500, 10):
         sink = InMemory()
         page = write_page(sink, Sources({"mdm": trace}, {}, {}, []), Choices(), room=lambda room=room: room, progress=False)
@@ -87,10 +87,11 @@ def test_in_one_file_values_per_head_are_rounded_to_what_fits_and_left_out_where
             continue
         how = Quantised(**json.loads(said)["attributes"]["quantised"])
         assert len(sink.files["runs/0/0/lift_by_head/c/0/0/0/0/0"]) <= room
-        assert np.nanmax(np.abs(np.log2(from_levels(as_levels(exact, how), how)[exact > 0.1] / exact[exact > 0.1]))) <= how.step / 2 + 1e-6
-        steps.append(how.step)
-    assert len(steps) == 2
-    assert steps[0] < steps[1]
+        above = exact >= 2 ** (how.floor + how.step)
+        assert np.abs(np.log2(from_levels(as_levels(exact, how), how)[above] / exact[above])).max() <= how.step / 2 + 1e-6
+        ways.append((how.step, how.floor))
+    assert len(ways) == 2
+    assert ways[0] < ways[1]
 
 
 @given(arrays(np.float64, 30, elements=st.floats(0, 1e4)), st.sampled_from([0.125, 0.25, 0.5, 1.0]))

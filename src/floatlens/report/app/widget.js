@@ -4394,7 +4394,7 @@ function il(e, t) {
 					}), G(e, a);
 				};
 				q(l, (e) => {
-					(V(n).points || t.x.length <= 40) && e(f);
+					(V(n).points || t.x.length <= 24) && e(f);
 				}), G(e, a);
 			}, c = /* @__PURE__ */ A(() => Z(V(r)));
 			q(o, (e) => {
@@ -5340,31 +5340,40 @@ Cr(["pointermove"]);
 var nu = /* @__PURE__ */ U("<br/>"), ru = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), iu = /* @__PURE__ */ W("<path></path>"), au = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), ou = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
 function su(e, t) {
 	Xe(t, !0);
-	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(0), i = /* @__PURE__ */ M(en([])), a = /* @__PURE__ */ M(0), o = [
+	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(0), i = /* @__PURE__ */ M(en([])), a = /* @__PURE__ */ M(0), o = /* @__PURE__ */ A(() => {
+		let e = /* @__PURE__ */ new Map();
+		return (n) => {
+			let r = e.get(n);
+			return r || e.set(n, r = {
+				text: Vi(t.vocabulary[n] ?? "") || "∅",
+				breaks: (t.vocabulary[n] ?? "").includes("\n")
+			}), r;
+		};
+	}), s = [
 		"unwritten",
 		"prompt",
 		"masked",
 		"now",
 		"before"
-	], s = /* @__PURE__ */ A(() => {
+	], c = /* @__PURE__ */ A(() => {
 		let e = t.frame.whole("state"), n = t.frame.whole("canvas"), r = t.profile && (t.kind === "lift" ? t.profile.lift : t.profile.share);
 		return Array.from({ length: t.frame.sample.positions }, (i, a) => {
-			let s = o[e[a]] ?? "unwritten", c = s === "now" || s === "masked" || s === "unwritten" ? t.final[a] : n[a], l = t.vocabulary[c] ?? "", u = r ? r[a] : NaN, d = Number.isNaN(u) ? null : Lc(zc(t.scale, u));
+			let c = s[e[a]] ?? "unwritten", l = c === "now" || c === "masked" || c === "unwritten" ? t.final[a] : n[a], { text: u, breaks: d } = V(o)(l), f = r ? r[a] : NaN, p = Number.isNaN(f) ? null : Lc(zc(t.scale, f));
 			return {
 				position: a,
-				kind: s,
-				text: Vi(l) || "∅",
-				breaks: /\n/.test(l) && s !== "masked" && s !== "unwritten",
+				kind: c,
+				text: u,
+				breaks: d && c !== "masked" && c !== "unwritten",
 				anchor: t.profile?.standing?.[a] === 1,
-				ground: d?.ground,
-				ink: d?.ink
+				ground: p?.ground,
+				ink: p?.ink
 			};
 		});
 	});
 	Cn(() => {
-		t.frame, V(r), t.looks, t.row === null ? V(i).length && N(i, [], !0) : fr().then(c);
+		t.frame, V(r), t.looks, t.row === null ? V(i).length && N(i, [], !0) : fr().then(l);
 	});
-	function c() {
+	function l() {
 		if (!V(n) || t.row === null) return void N(i, [], !0);
 		let e = V(n).getBoundingClientRect(), r = (t) => {
 			let r = V(n).querySelector(`[data-position="${t}"]`)?.getBoundingClientRect();
@@ -5384,8 +5393,8 @@ function su(e, t) {
 			}];
 		}) : [], !0);
 	}
-	var l = ou(), u = P(l);
-	Y(u, 17, () => V(s), (e) => e.position, (e, n) => {
+	var u = ou(), d = P(u);
+	Y(d, 17, () => V(c), (e) => e.position, (e, n) => {
 		var r = ru(), i = F(r);
 		let a, o;
 		var s = I(P(i), !0);
@@ -5411,7 +5420,7 @@ function su(e, t) {
 			t.leave?.apply(this, e);
 		}), H("click", i, () => t.pick(V(n).position)), G(e, r);
 	});
-	var d = L(u, 2), f = (e) => {
+	var f = L(d, 2), p = (e) => {
 		var t = au();
 		Y(t, 21, () => V(i), J, (e, t) => {
 			var n = iu();
@@ -5422,11 +5431,11 @@ function su(e, t) {
 			X(t, "width", V(r)), X(t, "height", V(a));
 		}), G(e, t);
 	};
-	q(d, (e) => {
-		V(i).length && e(f);
-	}), k(l), Ai(l, (e) => N(n, e), () => V(n)), R(() => {
-		X(l, "aria-label", t.label), l.dir = l.dir;
-	}), Oi(l, "clientWidth", (e) => N(r, e)), G(e, l), Ze();
+	q(f, (e) => {
+		V(i).length && e(p);
+	}), k(u), Ai(u, (e) => N(n, e), () => V(n)), R(() => {
+		X(u, "aria-label", t.label), u.dir = u.dir;
+	}), Oi(u, "clientWidth", (e) => N(r, e)), G(e, u), Ze();
 }
 Cr(["click"]);
 // src/views/Heads.svelte

@@ -24,7 +24,7 @@ from floatlens.errors import Refusal
 from floatlens.folders import damage, read_manifest
 from floatlens.measures.inputs import prompt_of
 from floatlens.report.page.group import Sink, write_array, write_group
-from floatlens.report.page.quantise import WEIGHT, as_levels, fitting_step, weights_as_levels
+from floatlens.report.page.quantise import WEIGHT, as_levels, fitting_way, weights_as_levels
 from floatlens.report.page.sample import PARTS, SampleArrays, arrays_of, lift_by_head
 from floatlens.report.page.schema import PAGE_VERSION, PageDocument, RunDocument, SampleDocument
 from floatlens.report.page.studies import evaluations_of, read_claims
@@ -204,7 +204,7 @@ def _write_heads(sink: Sink, document: SampleDocument, data: xr.Dataset, room: f
     """Write lift by head, and full patterns where they were recorded: as they are, or in as many bytes as there is room for."""
     skipped, arrays = dict(document.skipped), list(document.arrays)
     values = lift_by_head(data)
-    how = None if values is None or room is None else fitting_step(values, room)
+    how = None if values is None or room is None else fitting_way(values, room)
     if values is None:
         skipped["values per head"] = NO_HEADS
     elif room is not None and how is None:

@@ -1,7 +1,7 @@
 """Values per head in one byte each, for the single file: lift on a log scale, weights on a linear one.
 
-Lift per head of a LLaDA-shaped run is 200 MB. In one byte it is 50 MB, and with a coarser step gzip makes of that what fits. `fitting_step`
-takes the finest step whose size, estimated from a few steps of the run, stays within the room there is; None if not even the coarsest does.
+Lift per head of a LLaDA-shaped run is 200 MB. In one byte it is 50 MB, and with coarser steps gzip makes of that what fits. `fitting_way`
+takes the finest way whose size, estimated from a few steps of the run, stays within the room there is; None if not even the coarsest does.
 The page marks such numbers with ≈ and shows how far off they can be.
 """
 
@@ -12,8 +12,10 @@ import numpy as np
 from floatlens.report.page.schema import Quantised
 
 NAN = 255
-FLOOR = -4.0  # of log2: less than a sixteenth of the fair share
-STEPS = (0.125, 0.25, 0.5, 1.0)  # octaves
+WAYS = tuple(
+    Quantised("log2", step, floor) for step, floor in ((1 / 8, -4.0), (1 / 4, -4.0), (1 / 4, -2.0), (1 / 4, 0.0), (1 / 2, 0.0), (1.0, 0.0))
+)
+"""From the finest to the coarsest. What lies below a fair share is given up before what lies above it."""
 WEIGHT = Quantised("linear", 1 / 250, 0.0)
 
 
@@ -54,18 +56,17 @@ def from_levels(levels: np.ndarray, how: Quantised) -> np.ndarray:
     return np.where(levels == NAN, np.nan, values)
 
 
-def fitting_step(lift: np.ndarray, room: float) -> Quantised | None:
+def fitting_way(lift: np.ndarray, room: float) -> Quantised | None:
     """The finest way to keep lift (step first) in that many bytes.
 
     Examples
     --------
     >>> noise = np.random.default_rng(0).gamma(1, size=(4, 1000))
-    >>> fitting_step(noise, 4000), fitting_step(noise, 100)
+    >>> fitting_way(noise, 4000), fitting_way(noise, 100)
     (Quantised(kind='log2', step=0.125, floor=-4.0), None)
     """
     seen = np.unique(np.linspace(0, len(lift) - 1, 3).astype(int))
-    for step in STEPS:
-        how = Quantised("log2", step, FLOOR)
+    for how in WAYS:
         packed = sum(len(gzip.compress(as_levels(lift[number], how).tobytes(), compresslevel=6)) for number in seen)
         if packed / len(seen) * len(lift) <= room:
             return how
