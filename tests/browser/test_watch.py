@@ -79,18 +79,27 @@ def test_keys_move_the_cursor(browser: Any, two_runs: str) -> None:
     with opened(browser, two_runs + AT) as seen:
         seen.wait_for_head("step 3")
         press = seen.page.keyboard.press
-        press("ArrowRight"), seen.wait_for_state(step="4")
-        press("ArrowLeft"), press("ArrowLeft"), seen.wait_for_state(step="2")
-        press("ArrowUp"), seen.wait_for_state(layer="3")
-        press("ArrowDown"), press("ArrowDown"), seen.wait_for_state(layer="5")
-        press("]"), seen.wait_for_state(head="0")
-        press("["), press("["), seen.wait_for_state(head="3")
-        press("."), seen.wait_for_state(key="0")
-        press("Home"), seen.wait_for_state(step="0")
-        press(" "), seen.wait_for_state(step="1")  # it plays
+        for keys, wanted in (
+            (["ArrowRight"], {"step": "4"}),
+            (["ArrowLeft", "ArrowLeft"], {"step": "2"}),
+            (["ArrowUp"], {"layer": "3"}),
+            (["ArrowDown", "ArrowDown"], {"layer": "5"}),
+            (["]"], {"head": "0"}),
+            (["[", "["], {"head": "3"}),
+            (["."], {"key": "0"}),
+            (["Home"], {"step": "0"}),
+            ([" "], {"step": "[1-5]"}),  # it plays
+        ):
+            for key in keys:
+                press(key)
+            seen.wait_for_state(**wanted)
         press(" ")
-        press("?"), seen.page.wait_for_selector(".help")
-        press("/"), seen.page.keyboard.type("Rome"), press("Enter")
+        press("?")
+        seen.page.wait_for_selector(".help")
+        press("/")
+        seen.page.wait_for_selector(".search input:focus")
+        seen.page.keyboard.type("Rome")
+        press("Enter")
         place = seen.page.locator(".token.pinned").first.get_attribute("data-position")
         assert seen.page.locator(f'[data-position="{place}"]').first.inner_text() == "Rome"
         assert seen.said == []
@@ -192,7 +201,8 @@ def test_the_theme_can_be_chosen_and_stays(browser: Any, two_runs: str) -> None:
         ground = "getComputedStyle(document.querySelector('.floatlens')).backgroundColor"
         light = seen.page.evaluate(ground)
         button = seen.page.get_by_role("button", name="Theme")
-        button.click(), button.click()
+        button.click()
+        button.click()
         dark = seen.page.evaluate(ground)
         assert light != dark
         seen.page.reload()

@@ -26,7 +26,7 @@ def report(
 
       floatlens report run.zarr -o report.html
 
-      floatlens report twin-mdm.zarr twin-arm.zarr floatlens-demo -o report.html
+      floatlens report mdm.zarr arm.zarr floatlens-demo -o report.html
 
       floatlens report large.zarr --folder -o report
     """

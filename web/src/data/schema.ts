@@ -54,7 +54,6 @@ export interface RunDocument {
   chosen: number[][];
   rule: string;
   eps: number;
-  failed: number;
   samples: SampleDocument[];
 }
 

@@ -34,7 +34,7 @@ function _(e, t) {
 	for (let r of e) if (n.push(r), n.length === t) break;
 	return n;
 }
-var v = 1024, y = 2048, b = 4096, x = 8192, S = 16384, C = 32768, w = 1 << 25, ee = 65536, T = 1 << 19, te = 1 << 20, ne = 1 << 25, re = 1 << 21, E = 1 << 22, ie = 1 << 23, ae = Symbol("$state"), oe = Symbol("component"), se = Symbol("legacy props"), ce = Symbol(""), le = Symbol("attributes"), ue = Symbol("class"), de = Symbol("style"), fe = Symbol("text"), pe = Symbol("form reset"), me = new class extends Error {
+var v = 1024, y = 2048, b = 4096, x = 8192, S = 16384, C = 32768, w = 1 << 25, T = 65536, E = 1 << 19, ee = 1 << 20, te = 1 << 25, ne = 1 << 21, re = 1 << 22, ie = 1 << 23, ae = Symbol("$state"), oe = Symbol("component"), se = Symbol("legacy props"), ce = Symbol(""), le = Symbol("attributes"), ue = Symbol("class"), de = Symbol("style"), fe = Symbol("text"), pe = Symbol("form reset"), me = new class extends Error {
 	name = "StaleReactionError";
 	message = "The reaction that called `getAbortSignal()` was re-run or destroyed";
 }(), he = !!globalThis.document?.contentType && /* @__PURE__ */ globalThis.document.contentType.includes("xml"), ge = {}, _e = Symbol("uninitialized"), ve = "http://www.w3.org/1999/xhtml";
@@ -291,7 +291,7 @@ function ht() {
 /*#__NO_SIDE_EFFECTS__*/
 function gt(e) {
 	var t = 2 | y;
-	return B !== null && (B.f |= T), {
+	return B !== null && (B.f |= E), {
 		ctx: Ke,
 		deps: null,
 		effects: null,
@@ -991,7 +991,7 @@ function bn(e, t) {
 		} catch (e) {
 			throw Pn(r), e;
 		}
-		i.deps === null && i.teardown === null && i.nodes === null && i.first === i.last && !(i.f & 524288) && (i = i.first, e & 16 && e & 65536 && i !== null && (i.f |= ee));
+		i.deps === null && i.teardown === null && i.nodes === null && i.first === i.last && !(i.f & 524288) && (i = i.first, e & 16 && e & 65536 && i !== null && (i.f |= T));
 	}
 	if (i !== null && (i.parent = n, n !== null && yn(i, n), z !== null && z.f & 2 && !(e & 64))) {
 		var a = z;
@@ -1015,11 +1015,11 @@ function Cn(e) {
 	} else return wn(e);
 }
 function wn(e) {
-	return bn(4 | te, e);
+	return bn(4 | ee, e);
 }
 function Tn(e) {
 	Ft.ensure();
-	let t = bn(64 | T, e);
+	let t = bn(64 | E, e);
 	return (e = {}) => new Promise((n) => {
 		e.outro ? Ln(t, () => {
 			Pn(t), n(void 0);
@@ -1030,7 +1030,7 @@ function En(e) {
 	return bn(4, e);
 }
 function Dn(e) {
-	return bn(E | T, e);
+	return bn(re | E, e);
 }
 function On(e, t = 0) {
 	return bn(8 | t, e);
@@ -1046,7 +1046,7 @@ function kn(e, t = 0) {
 	return bn(16 | t, e);
 }
 function An(e) {
-	return bn(32 | T, e);
+	return bn(32 | E, e);
 }
 function jn(e) {
 	var t = e.teardown;
@@ -1197,7 +1197,7 @@ function sr(e) {
 		e.ac.abort(me);
 	}), e.ac = null);
 	try {
-		e.f |= re;
+		e.f |= ne;
 		var u = e.fn, d = u();
 		e.f |= C;
 		var f = cr(e);
@@ -1211,7 +1211,7 @@ function sr(e) {
 	} catch (t) {
 		return cr(e), gn(t);
 	} finally {
-		e.f ^= re, Xn = t, Zn = n, Qn = r, z = i, Jn = a, qe(o), Gn = s, nr = c;
+		e.f ^= ne, Xn = t, Zn = n, Qn = r, z = i, Jn = a, qe(o), Gn = s, nr = c;
 	}
 }
 function cr(e) {
@@ -1472,7 +1472,7 @@ function Pr(e) {
 	};
 }
 // node_modules/svelte/src/internal/client/dom/blocks/boundary.js
-var Fr = ee | T;
+var Fr = T | E;
 function Ir(e, t, n, r) {
 	new Lr(e, t, n, r);
 }
@@ -1770,7 +1770,7 @@ var Ur = class {
 function q(e, t, n = !1) {
 	var r;
 	D && (r = O, Te());
-	var i = new Ur(e), a = n ? ee : 0;
+	var i = new Ur(e), a = n ? T : 0;
 	function o(e, t) {
 		if (D) {
 			var n = Oe(r);
@@ -1825,7 +1825,7 @@ function Gr(e, t, n = !0) {
 	}
 	for (var i = 0; i < t.length; i++) {
 		var a = t[i];
-		r?.has(a) ? (a.f |= ne, Vn(a, document.createDocumentFragment())) : Pn(t[i], n);
+		r?.has(a) ? (a.f |= te, Vn(a, document.createDocumentFragment())) : Pn(t[i], n);
 	}
 }
 var Kr;
@@ -1844,7 +1844,7 @@ function Y(e, t, n, i, a, s = null) {
 		if (!(_.effect.f & 16384)) {
 			_.pending.delete(e);
 			var n = V(f);
-			_.fallback = d, Jr(_, n, c, t, i), d !== null && (n.length === 0 ? d.f & 33554432 ? (d.f ^= ne, Xr(d, null, c)) : zn(d) : Ln(d, () => {
+			_.fallback = d, Jr(_, n, c, t, i), d !== null && (n.length === 0 ? d.f & 33554432 ? (d.f ^= te, Xr(d, null, c)) : zn(d) : Ln(d, () => {
 				d = null;
 			}));
 		}
@@ -1860,9 +1860,9 @@ function Y(e, t, n, i, a, s = null) {
 			for (var u = /* @__PURE__ */ new Set(), _ = j, v = pn(), y = 0; y < r; y += 1) {
 				D && O.nodeType === 8 && O.data === "]" && (c = O, o = !0, Ce(!1));
 				var b = e[y], x = i(b, y), S = m ? null : l.get(x);
-				S ? (S.v && Xt(S.v, b), S.i && Xt(S.i, y), v && _.unskip_effect(S.e)) : (S = Yr(l, m ? c : Kr ??= ln(), b, x, y, a, t, n), m || (S.e.f |= ne), l.set(x, S)), u.add(x);
+				S ? (S.v && Xt(S.v, b), S.i && Xt(S.i, y), v && _.unskip_effect(S.e)) : (S = Yr(l, m ? c : Kr ??= ln(), b, x, y, a, t, n), m || (S.e.f |= te), l.set(x, S)), u.add(x);
 			}
-			if (r === 0 && s && !d && (m ? d = An(() => s(c)) : (d = An(() => s(Kr ??= ln())), d.f |= ne)), r > u.size && Pe("", "", ""), D && r > 0 && we(De()), !m) {
+			if (r === 0 && s && !d && (m ? d = An(() => s(c)) : (d = An(() => s(Kr ??= ln())), d.f |= te)), r > u.size && Pe("", "", ""), D && r > 0 && we(De()), !m) {
 				if (p.set(_, u), v) {
 					for (let [e, t] of l) u.has(e) || _.skip_effect(t.e);
 					_.oncommit(h), _.ondiscard(g);
@@ -1888,7 +1888,7 @@ function Jr(e, t, n, r, i) {
 	for (v = 0; v < s; v += 1) {
 		if (h = t[v], g = i(h, v), _ = c.get(g).e, e.outrogroups !== null) for (let t of e.outrogroups) t.pending.delete(_), t.done.delete(_);
 		if (_.f & 8192 && (zn(_), a && (_.nodes?.a?.unfix(), (f ??= /* @__PURE__ */ new Set()).delete(_))), _.f & 33554432) {
-			if (_.f ^= ne, _ === l) Xr(_, null, n);
+			if (_.f ^= te, _ === l) Xr(_, null, n);
 			else {
 				var y = d ? d.next : l;
 				_ === e.effect.last && (e.effect.last = _.prev), _.prev && (_.prev.next = _.next), _.next && (_.next.prev = _.prev), Zr(e, d, _), Zr(e, _, y), Xr(_, y, n), d = _, p = [], m = [], l = qr(d.next);
@@ -1920,14 +1920,14 @@ function Jr(e, t, n, r, i) {
 		var w = [];
 		if (u !== void 0) for (_ of u) _.f & 8192 || w.push(_);
 		for (; l !== null;) !(l.f & 8192) && l !== e.fallback && w.push(l), l = qr(l.next);
-		var ee = w.length;
-		if (ee > 0) {
-			var T = r & 4 && s === 0 ? n : null;
+		var T = w.length;
+		if (T > 0) {
+			var E = r & 4 && s === 0 ? n : null;
 			if (a) {
-				for (v = 0; v < ee; v += 1) w[v].nodes?.a?.measure();
-				for (v = 0; v < ee; v += 1) w[v].nodes?.a?.fix();
+				for (v = 0; v < T; v += 1) w[v].nodes?.a?.measure();
+				for (v = 0; v < T; v += 1) w[v].nodes?.a?.fix();
 			}
-			Wr(e, w, T);
+			Wr(e, w, E);
 		}
 	}
 	a && nt(() => {
@@ -1960,7 +1960,7 @@ function Qr(e, t, ...n) {
 	kn(() => {
 		let e = t() ?? null;
 		r.ensure(e, e && ((t) => e(t, ...n)));
-	}, ee);
+	}, T);
 }
 // node_modules/svelte/src/internal/shared/attributes.js
 var $r = [..." 	\n\r\f\xA0\v﻿"];
@@ -2681,32 +2681,49 @@ function Xi(e) {
 function Zi() {
 	return Je(Yi);
 }
+// src/parts/Beside.svelte
+var Qi = /* @__PURE__ */ U("<h2> </h2>"), $i = /* @__PURE__ */ U("<div class=\"panel\"><!> <!></div>"), ea = /* @__PURE__ */ U("<div></div>");
+function ta(e, t) {
+	Xe(t, !0);
+	let n = Zi();
+	var r = ea();
+	let i;
+	Y(r, 20, () => [n.run, ...n.other === null ? [] : [n.other]], (e) => e, (e, r) => {
+		var i = $i(), a = P(i), o = (e) => {
+			var t = Qi(), i = I(t, !0);
+			R((e) => K(i, e), [() => $(n.page.document.runs[r].name)]), G(e, t);
+		};
+		q(a, (e) => {
+			n.other !== null && e(o);
+		}), Qr(L(a, 2), () => t.of, () => r), k(i), G(e, i);
+	}), k(r), R(() => i = ii(r, 1, "watch", null, i, { two: n.other !== null })), G(e, r), Ze();
+}
 // src/parts/Chooser.svelte
-var Qi = /* @__PURE__ */ U("<option> </option>"), $i = /* @__PURE__ */ U("<label>Beside <select><option>nothing</option><!></select></label>"), ea = /* @__PURE__ */ U("<option></option>"), ta = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Colour shows\"><button>lift</button> <button>share</button></span> <span class=\"choice\" role=\"group\" aria-label=\"Scale\"><button>log</button> <button>linear</button></span>", 1), na = /* @__PURE__ */ U("<div class=\"chooser\"><label>Run <select></select></label> <label class=\"grow\">Prompt <select></select></label> <!> <label>Rows <select></select></label> <label>Layer <select></select></label> <label>Head <select><option>mean</option><!></select></label> <!></div>");
-function ra(e, t) {
+var na = /* @__PURE__ */ U("<option> </option>"), ra = /* @__PURE__ */ U("<label>Beside <select><option>nothing</option><!></select></label>"), ia = /* @__PURE__ */ U("<option></option>"), aa = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Colour shows\"><button>lift</button> <button>share</button></span> <span class=\"choice\" role=\"group\" aria-label=\"Scale\"><button>log</button> <button>linear</button></span>", 1), oa = /* @__PURE__ */ U("<div class=\"chooser\"><label>Run <select></select></label> <label class=\"grow\">Prompt <select></select></label> <!> <label>Rows <select></select></label> <label>Layer <select></select></label> <label>Head <select><option>mean</option><!></select></label> <!></div>");
+function sa(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.runs), i = /* @__PURE__ */ A(() => n.runDocument), a = (e) => {
 		let t = $(e);
 		return t.length > 56 ? `${t.slice(0, 55)}…` : t || "(no text)";
 	}, o = /* @__PURE__ */ A(() => n.view === "run");
-	var s = na(), c = P(s), l = L(P(c));
+	var s = oa(), c = P(s), l = L(P(c));
 	Y(l, 21, () => V(r), J, (e, t, n) => {
-		var r = Qi(), i = I(r, !0);
+		var r = na(), i = I(r, !0);
 		r.value = r.__value = n, R((e) => K(i, e), [() => $(V(t).name)]), G(e, r);
 	}), k(l);
 	var u;
 	ui(l), k(c);
 	var d = L(c, 2), f = L(P(d));
 	Y(f, 21, () => V(i).samples, J, (e, t, n) => {
-		var r = Qi(), i = I(r, !0);
+		var r = na(), i = I(r, !0);
 		r.value = r.__value = n, R((e) => K(i, e), [() => a(V(t).title)]), G(e, r);
 	}), k(f);
 	var p;
 	ui(f), k(d);
 	var m = L(d, 2), h = (e) => {
-		var t = $i(), i = L(P(t)), a = P(i);
+		var t = ra(), i = L(P(t)), a = P(i);
 		a.value = a.__value = "", Y(L(a), 17, () => n.partners, J, (e, t) => {
-			var n = Qi(), i = I(n, !0), a = {};
+			var n = na(), i = I(n, !0), a = {};
 			R((e) => {
 				K(i, e), a !== (a = V(t)) && (n.value = (n.__value = a) ?? "");
 			}, [() => $(V(r)[V(t)].name)]), G(e, n);
@@ -2717,29 +2734,29 @@ function ra(e, t) {
 		}), H("change", i, (e) => n.other = e.currentTarget.value === "" ? null : Number(e.currentTarget.value)), G(e, t);
 	};
 	q(m, (e) => {
-		V(o) && n.partners.length && e(h);
+		n.view !== "tour" && n.partners.length && e(h);
 	});
 	var g = L(m, 2), _ = L(P(g));
 	Y(_, 21, () => V(i).groups, J, (e, t) => {
-		var n = Qi(), r = I(n, !0), i = {};
+		var n = na(), r = I(n, !0), i = {};
 		R(() => {
 			K(r, V(t)), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 		}), G(e, n);
 	}), k(_), ui(_), k(g);
 	var v = L(g, 2), y = L(P(v));
 	Y(y, 21, () => V(i).layers, J, (e, t, n) => {
-		var r = Qi(), i = I(r, !0);
+		var r = na(), i = I(r, !0);
 		r.value = r.__value = n, R(() => K(i, V(t))), G(e, r);
 	}), k(y), ui(y), k(v);
 	var b = L(v, 2), x = L(P(b)), S = P(x);
 	S.value = S.__value = "", Y(L(S), 17, () => ({ length: V(i).heads }), J, (e, t, n) => {
-		var r = ea();
+		var r = ia();
 		r.textContent = n, r.value = r.__value = n, G(e, r);
 	}), k(x);
 	var C;
 	ui(x), k(b);
-	var w = L(b, 2), ee = (e) => {
-		var t = ta(), r = F(t), i = P(r), a = L(i, 2);
+	var w = L(b, 2), T = (e) => {
+		var t = aa(), r = F(t), i = P(r), a = L(i, 2);
 		k(r);
 		var o = L(r, 2), s = P(o), c = L(s, 2);
 		k(o), R(() => {
@@ -2747,15 +2764,15 @@ function ra(e, t) {
 		}), H("click", i, () => n.colour = "lift"), H("click", a, () => n.colour = "share"), H("click", s, () => n.scale = "log"), H("click", c, () => n.scale = "linear"), G(e, t);
 	};
 	q(w, (e) => {
-		V(o) && e(ee);
+		V(o) && e(T);
 	}), k(s), R(() => {
 		u !== (u = n.run) && (l.value = (l.__value = u) ?? "", li(l, u)), p !== (p = n.sample) && (f.value = (f.__value = p) ?? "", li(f, p)), C !== (C = n.head ?? "") && (x.value = (x.__value = C) ?? "", li(x, C));
 	}), H("change", l, (e) => n.chooseRun(Number(e.currentTarget.value))), H("change", f, (e) => n.chooseSample(Number(e.currentTarget.value))), di(_, () => n.group, (e) => n.group = e), di(y, () => n.layer, (e) => n.layer = e), H("change", x, (e) => n.head = e.currentTarget.value === "" ? null : Number(e.currentTarget.value)), G(e, s), Ze();
 }
 Cr(["change", "click"]);
 // src/parts/Dock.svelte
-var ia = /* @__PURE__ */ W("<path d=\"M4 3h3v10H4zM9 3h3v10H9z\"></path>"), aa = /* @__PURE__ */ W("<path d=\"M4.5 2.5v11l9-5.5z\"></path>"), oa = /* @__PURE__ */ U("<option> </option>"), sa = /* @__PURE__ */ W("<rect class=\"commits\"></rect>"), ca = /* @__PURE__ */ U("<div class=\"dock\"><div class=\"play\"><button class=\"round\"><svg width=\"16\" height=\"16\" viewBox=\"0 0 16 16\" aria-hidden=\"true\"><!></svg></button> <label class=\"small\">speed <select></select></label> <label class=\"small\"><input type=\"checkbox\"/> loop</label></div> <div class=\"strip\"><svg role=\"img\" aria-label=\"Commits, confidence and the anchors' centroid by step\"><!><path class=\"null c2\"></path><path class=\"line c0\"></path><path class=\"line c2\" stroke-dasharray=\"2 3\"></path><line class=\"cursor\" y1=\"0\"></line></svg> <input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Step\"/> <p class=\"strip-legend\"><span><i class=\"swatch commits\"></i>commits</span><span><i class=\"swatch c0\"></i>confidence</span><span><i class=\"swatch dotted c2\"></i> </span></p></div> <output class=\"where\"><b> </b><span> </span></output></div>");
-function la(e, t) {
+var ca = /* @__PURE__ */ W("<path d=\"M4 3h3v10H4zM9 3h3v10H9z\"></path>"), la = /* @__PURE__ */ W("<path d=\"M4.5 2.5v11l9-5.5z\"></path>"), ua = /* @__PURE__ */ U("<option> </option>"), da = /* @__PURE__ */ W("<rect class=\"commits\"></rect>"), fa = /* @__PURE__ */ U("<div class=\"dock\"><div class=\"play\"><button class=\"round\"><svg width=\"16\" height=\"16\" viewBox=\"0 0 16 16\" aria-hidden=\"true\"><!></svg></button> <label class=\"small\">speed <select></select></label> <label class=\"small\"><input type=\"checkbox\"/> loop</label></div> <div class=\"strip\"><svg role=\"img\" aria-label=\"Commits, confidence and the anchors' centroid by step\"><!><path class=\"null c2\"></path><path class=\"line c0\"></path><path class=\"line c2\" stroke-dasharray=\"2 3\"></path><line class=\"cursor\" y1=\"0\"></line></svg> <input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Step\"/> <p class=\"strip-legend\"><span><i class=\"swatch commits\"></i>commits</span><span><i class=\"swatch c0\"></i>confidence</span><span><i class=\"swatch dotted c2\"></i> </span></p></div> <output class=\"where\"><b> </b><span> </span></output></div>");
+function pa(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.sampleDocument), a = /* @__PURE__ */ A(() => n.runDocument), o = /* @__PURE__ */ M(null), s = /* @__PURE__ */ M(null), c = /* @__PURE__ */ M(null), l = /* @__PURE__ */ M(null), u = /* @__PURE__ */ M(600);
 	Cn(() => {
@@ -2808,28 +2825,28 @@ function la(e, t) {
 		}, 1e3 / n.speed);
 		return () => clearInterval(e);
 	});
-	var S = ca(), C = P(S), w = P(C), ee = P(w), T = P(ee), te = (e) => {
-		G(e, ia());
-	}, ne = (e) => {
-		G(e, aa());
+	var S = fa(), C = P(S), w = P(C), T = P(w), E = P(T), ee = (e) => {
+		G(e, ca());
+	}, te = (e) => {
+		G(e, la());
 	};
-	q(T, (e) => {
-		n.playing ? e(te) : e(ne, -1);
-	}), k(ee), k(w);
-	var re = L(w, 2), E = L(P(re));
-	Y(E, 20, () => [
+	q(E, (e) => {
+		n.playing ? e(ee) : e(te, -1);
+	}), k(T), k(w);
+	var ne = L(w, 2), re = L(P(ne));
+	Y(re, 20, () => [
 		1,
 		2,
 		4,
 		8,
 		16
 	], J, (e, t) => {
-		var n = oa(), r = I(n), i = {};
+		var n = ua(), r = I(n), i = {};
 		R(() => {
 			K(r, `${t ?? ""} / s`), i !== (i = t) && (n.value = (n.__value = i) ?? "");
 		}), G(e, n);
-	}), k(E), ui(E), k(re);
-	var ie = L(re, 2), ae = P(ie);
+	}), k(re), ui(re), k(ne);
+	var ie = L(ne, 2), ae = P(ie);
 	vi(ae), Ee(), k(ie), k(C);
 	var oe = L(C, 2), se = P(oe);
 	X(se, "height", 58);
@@ -2837,7 +2854,7 @@ function la(e, t) {
 	Y(ce, 17, () => V(o) ?? [], J, (e, t, n) => {
 		var r = Nr(), i = F(r), a = (e) => {
 			let r = /* @__PURE__ */ A(() => V(t) / V(h) * 16);
-			var i = sa();
+			var i = da();
 			R((e, t) => {
 				X(i, "x", e), X(i, "y", 54 - V(r)), X(i, "width", t), X(i, "height", V(r));
 			}, [() => V(p)(n) - Math.max(.6, Math.min(4, V(u) / V(f) / 3)), () => Math.max(1.2, Math.min(8, V(u) / V(f) / 1.5))]), G(e, i);
@@ -2861,11 +2878,11 @@ function la(e, t) {
 		() => y(V(g)),
 		() => V(p)(n.step),
 		() => V(p)(n.step)
-	]), H("click", w, () => n.playing = !n.playing), di(E, () => n.speed, (e) => n.speed = e), wi(ae, () => n.loop, (e) => n.loop = e), H("pointermove", se, x), Sr("pointerleave", se, () => n.hover = null), H("click", se, (e) => n.goTo(b(e))), Ci(pe, () => n.step, (e) => n.step = e), Oi(oe, "clientWidth", (e) => N(u, e)), G(e, S), Ze();
+	]), H("click", w, () => n.playing = !n.playing), di(re, () => n.speed, (e) => n.speed = e), wi(ae, () => n.loop, (e) => n.loop = e), H("pointermove", se, x), Sr("pointerleave", se, () => n.hover = null), H("click", se, (e) => n.goTo(b(e))), Ci(pe, () => n.step, (e) => n.step = e), Oi(oe, "clientWidth", (e) => N(u, e)), G(e, S), Ze();
 }
 Cr(["click", "pointermove"]);
 // src/lib/export.ts
-function ua(e) {
+function ma(e) {
 	let t = (e) => {
 		if (e === null || typeof e == "number" && !Number.isFinite(e)) return "";
 		let t = typeof e == "number" ? String(e) : e, n = typeof e == "string" && /^[=+\-@\t\r]/.test(t) ? `'${t}` : t;
@@ -2873,7 +2890,7 @@ function ua(e) {
 	};
 	return [e.head, ...e.rows].map((e) => e.map(t).join(",")).join("\r\n") + "\r\n";
 }
-var da = [
+var ha = [
 	"fill",
 	"fill-opacity",
 	"stroke",
@@ -2887,11 +2904,11 @@ var da = [
 	"text-anchor",
 	"dominant-baseline"
 ];
-function fa(e, t) {
+function ga(e, t) {
 	let n = e.cloneNode(!0), r = [e, ...e.querySelectorAll("*")];
 	[n, ...n.querySelectorAll("*")].forEach((e, t) => {
 		let n = getComputedStyle(r[t]);
-		for (let t of da) e.setAttribute(t, n.getPropertyValue(t));
+		for (let t of ha) e.setAttribute(t, n.getPropertyValue(t));
 		e.removeAttribute("class"), e.removeAttribute("style");
 	});
 	let { width: i, height: a } = e.getBoundingClientRect();
@@ -2904,11 +2921,11 @@ function fa(e, t) {
 	})) o.setAttribute(e, n);
 	return n.prepend(o), new XMLSerializer().serializeToString(n);
 }
-function pa(e, t, n) {
+function _a(e, t, n) {
 	let r = URL.createObjectURL(new Blob([n], { type: t })), i = document.createElement("a");
 	i.href = r, i.download = e, i.click(), setTimeout(() => URL.revokeObjectURL(r), 1e4);
 }
-async function ma(e, t, n) {
+async function va(e, t, n) {
 	let r = new Image(), i = URL.createObjectURL(new Blob([e], { type: "image/svg+xml" }));
 	try {
 		await new Promise((e, t) => {
@@ -2920,19 +2937,19 @@ async function ma(e, t, n) {
 		URL.revokeObjectURL(i);
 	}
 }
-function ha(e, t) {
+function ya(e, t) {
 	return `${e.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "chart"}.${t}`;
 }
 // node_modules/d3-array/dist/d3-array.mjs
-function ga(e, t) {
+function ba(e, t) {
 	return e == null || t == null ? NaN : e < t ? -1 : e > t ? 1 : e >= t ? 0 : NaN;
 }
-function _a(e, t) {
+function xa(e, t) {
 	return e == null || t == null ? NaN : t < e ? -1 : t > e ? 1 : t >= e ? 0 : NaN;
 }
-function va(e) {
+function Sa(e) {
 	let t, n, r;
-	e.length === 2 ? (t = e === ga || e === _a ? e : ya, n = e, r = e) : (t = ga, n = (t, n) => ga(e(t), n), r = (t, n) => e(t) - n);
+	e.length === 2 ? (t = e === ba || e === xa ? e : Ca, n = e, r = e) : (t = ba, n = (t, n) => ba(e(t), n), r = (t, n) => e(t) - n);
 	function i(e, r, i = 0, a = e.length) {
 		if (i < a) {
 			if (t(r, r) !== 0) return a;
@@ -2963,27 +2980,27 @@ function va(e) {
 		right: a
 	};
 }
-function ya() {
+function Ca() {
 	return 0;
 }
-function ba(e) {
+function wa(e) {
 	return e === null ? NaN : +e;
 }
-var xa = va(ga), Sa = xa.right;
-xa.left, va(ba).center, Array.prototype.slice;
-var Ca = Math.sqrt(50), wa = Math.sqrt(10), Ta = Math.sqrt(2);
-function Ea(e, t, n) {
-	let r = (t - e) / Math.max(0, n), i = Math.floor(Math.log10(r)), a = r / 10 ** i, o = a >= Ca ? 10 : a >= wa ? 5 : a >= Ta ? 2 : 1, s, c, l;
-	return i < 0 ? (l = 10 ** -i / o, s = Math.round(e * l), c = Math.round(t * l), s / l < e && ++s, c / l > t && --c, l = -l) : (l = 10 ** i * o, s = Math.round(e / l), c = Math.round(t / l), s * l < e && ++s, c * l > t && --c), c < s && .5 <= n && n < 2 ? Ea(e, t, n * 2) : [
+var Ta = Sa(ba), Ea = Ta.right;
+Ta.left, Sa(wa).center, Array.prototype.slice;
+var Da = Math.sqrt(50), Oa = Math.sqrt(10), ka = Math.sqrt(2);
+function Aa(e, t, n) {
+	let r = (t - e) / Math.max(0, n), i = Math.floor(Math.log10(r)), a = r / 10 ** i, o = a >= Da ? 10 : a >= Oa ? 5 : a >= ka ? 2 : 1, s, c, l;
+	return i < 0 ? (l = 10 ** -i / o, s = Math.round(e * l), c = Math.round(t * l), s / l < e && ++s, c / l > t && --c, l = -l) : (l = 10 ** i * o, s = Math.round(e / l), c = Math.round(t / l), s * l < e && ++s, c * l > t && --c), c < s && .5 <= n && n < 2 ? Aa(e, t, n * 2) : [
 		s,
 		c,
 		l
 	];
 }
-function Da(e, t, n) {
+function ja(e, t, n) {
 	if (t = +t, e = +e, n = +n, !(n > 0)) return [];
 	if (e === t) return [e];
-	let r = t < e, [i, a, o] = r ? Ea(t, e, n) : Ea(e, t, n);
+	let r = t < e, [i, a, o] = r ? Aa(t, e, n) : Aa(e, t, n);
 	if (!(a >= i)) return [];
 	let s = a - i + 1, c = Array(s);
 	if (r) {
@@ -2993,25 +3010,25 @@ function Da(e, t, n) {
 	else for (let e = 0; e < s; ++e) c[e] = (i + e) * o;
 	return c;
 }
-function Oa(e, t, n) {
-	return t = +t, e = +e, n = +n, Ea(e, t, n)[2];
+function Ma(e, t, n) {
+	return t = +t, e = +e, n = +n, Aa(e, t, n)[2];
 }
-function ka(e, t, n) {
+function Na(e, t, n) {
 	t = +t, e = +e, n = +n;
-	let r = t < e, i = r ? Oa(t, e, n) : Oa(e, t, n);
+	let r = t < e, i = r ? Ma(t, e, n) : Ma(e, t, n);
 	return (r ? -1 : 1) * (i < 0 ? 1 / -i : i);
 }
 // node_modules/d3-color/dist/d3-color.mjs
-function Aa(e, t, n) {
+function Pa(e, t, n) {
 	e.prototype = t.prototype = n, n.constructor = e;
 }
-function ja(e, t) {
+function Fa(e, t) {
 	var n = Object.create(e.prototype);
 	for (var r in t) n[r] = t[r];
 	return n;
 }
-function Ma() {}
-var Na = .7, Pa = 1 / Na, Fa = "\\s*([+-]?\\d+)\\s*", Ia = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*", La = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*", Ra = /^#([0-9a-f]{3,8})$/, za = RegExp(`^rgb\\(${Fa},${Fa},${Fa}\\)$`), Ba = RegExp(`^rgb\\(${La},${La},${La}\\)$`), Va = RegExp(`^rgba\\(${Fa},${Fa},${Fa},${Ia}\\)$`), Ha = RegExp(`^rgba\\(${La},${La},${La},${Ia}\\)$`), Ua = RegExp(`^hsl\\(${Ia},${La},${La}\\)$`), Wa = RegExp(`^hsla\\(${Ia},${La},${La},${Ia}\\)$`), Ga = {
+function Ia() {}
+var La = .7, Ra = 1 / La, za = "\\s*([+-]?\\d+)\\s*", Ba = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*", Va = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*", Ha = /^#([0-9a-f]{3,8})$/, Ua = RegExp(`^rgb\\(${za},${za},${za}\\)$`), Wa = RegExp(`^rgb\\(${Va},${Va},${Va}\\)$`), Ga = RegExp(`^rgba\\(${za},${za},${za},${Ba}\\)$`), Ka = RegExp(`^rgba\\(${Va},${Va},${Va},${Ba}\\)$`), qa = RegExp(`^hsl\\(${Ba},${Va},${Va}\\)$`), Ja = RegExp(`^hsla\\(${Ba},${Va},${Va},${Ba}\\)$`), Ya = {
 	aliceblue: 15792383,
 	antiquewhite: 16444375,
 	aqua: 65535,
@@ -3161,266 +3178,266 @@ var Na = .7, Pa = 1 / Na, Fa = "\\s*([+-]?\\d+)\\s*", Ia = "\\s*([+-]?(?:\\d*\\.
 	yellow: 16776960,
 	yellowgreen: 10145074
 };
-Aa(Ma, Xa, {
+Pa(Ia, eo, {
 	copy(e) {
 		return Object.assign(new this.constructor(), this, e);
 	},
 	displayable() {
 		return this.rgb().displayable();
 	},
-	hex: Ka,
-	formatHex: Ka,
-	formatHex8: qa,
-	formatHsl: Ja,
-	formatRgb: Ya,
-	toString: Ya
+	hex: Xa,
+	formatHex: Xa,
+	formatHex8: Za,
+	formatHsl: Qa,
+	formatRgb: $a,
+	toString: $a
 });
-function Ka() {
+function Xa() {
 	return this.rgb().formatHex();
 }
-function qa() {
+function Za() {
 	return this.rgb().formatHex8();
 }
-function Ja() {
-	return lo(this).formatHsl();
+function Qa() {
+	return mo(this).formatHsl();
 }
-function Ya() {
+function $a() {
 	return this.rgb().formatRgb();
 }
-function Xa(e) {
+function eo(e) {
 	var t, n;
-	return e = (e + "").trim().toLowerCase(), (t = Ra.exec(e)) ? (n = t[1].length, t = parseInt(t[1], 16), n === 6 ? Za(t) : n === 3 ? new to(t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, (t & 15) << 4 | t & 15, 1) : n === 8 ? Qa(t >> 24 & 255, t >> 16 & 255, t >> 8 & 255, (t & 255) / 255) : n === 4 ? Qa(t >> 12 & 15 | t >> 8 & 240, t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, ((t & 15) << 4 | t & 15) / 255) : null) : (t = za.exec(e)) ? new to(t[1], t[2], t[3], 1) : (t = Ba.exec(e)) ? new to(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, 1) : (t = Va.exec(e)) ? Qa(t[1], t[2], t[3], t[4]) : (t = Ha.exec(e)) ? Qa(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, t[4]) : (t = Ua.exec(e)) ? co(t[1], t[2] / 100, t[3] / 100, 1) : (t = Wa.exec(e)) ? co(t[1], t[2] / 100, t[3] / 100, t[4]) : Ga.hasOwnProperty(e) ? Za(Ga[e]) : e === "transparent" ? new to(NaN, NaN, NaN, 0) : null;
+	return e = (e + "").trim().toLowerCase(), (t = Ha.exec(e)) ? (n = t[1].length, t = parseInt(t[1], 16), n === 6 ? to(t) : n === 3 ? new ao(t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, (t & 15) << 4 | t & 15, 1) : n === 8 ? no(t >> 24 & 255, t >> 16 & 255, t >> 8 & 255, (t & 255) / 255) : n === 4 ? no(t >> 12 & 15 | t >> 8 & 240, t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, ((t & 15) << 4 | t & 15) / 255) : null) : (t = Ua.exec(e)) ? new ao(t[1], t[2], t[3], 1) : (t = Wa.exec(e)) ? new ao(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, 1) : (t = Ga.exec(e)) ? no(t[1], t[2], t[3], t[4]) : (t = Ka.exec(e)) ? no(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, t[4]) : (t = qa.exec(e)) ? po(t[1], t[2] / 100, t[3] / 100, 1) : (t = Ja.exec(e)) ? po(t[1], t[2] / 100, t[3] / 100, t[4]) : Ya.hasOwnProperty(e) ? to(Ya[e]) : e === "transparent" ? new ao(NaN, NaN, NaN, 0) : null;
 }
-function Za(e) {
-	return new to(e >> 16 & 255, e >> 8 & 255, e & 255, 1);
+function to(e) {
+	return new ao(e >> 16 & 255, e >> 8 & 255, e & 255, 1);
 }
-function Qa(e, t, n, r) {
-	return r <= 0 && (e = t = n = NaN), new to(e, t, n, r);
+function no(e, t, n, r) {
+	return r <= 0 && (e = t = n = NaN), new ao(e, t, n, r);
 }
-function $a(e) {
-	return e instanceof Ma || (e = Xa(e)), e ? (e = e.rgb(), new to(e.r, e.g, e.b, e.opacity)) : new to();
+function ro(e) {
+	return e instanceof Ia || (e = eo(e)), e ? (e = e.rgb(), new ao(e.r, e.g, e.b, e.opacity)) : new ao();
 }
-function eo(e, t, n, r) {
-	return arguments.length === 1 ? $a(e) : new to(e, t, n, r ?? 1);
+function io(e, t, n, r) {
+	return arguments.length === 1 ? ro(e) : new ao(e, t, n, r ?? 1);
 }
-function to(e, t, n, r) {
+function ao(e, t, n, r) {
 	this.r = +e, this.g = +t, this.b = +n, this.opacity = +r;
 }
-Aa(to, eo, ja(Ma, {
+Pa(ao, io, Fa(Ia, {
 	brighter(e) {
-		return e = e == null ? Pa : Pa ** +e, new to(this.r * e, this.g * e, this.b * e, this.opacity);
+		return e = e == null ? Ra : Ra ** +e, new ao(this.r * e, this.g * e, this.b * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? Na : Na ** +e, new to(this.r * e, this.g * e, this.b * e, this.opacity);
+		return e = e == null ? La : La ** +e, new ao(this.r * e, this.g * e, this.b * e, this.opacity);
 	},
 	rgb() {
 		return this;
 	},
 	clamp() {
-		return new to(oo(this.r), oo(this.g), oo(this.b), ao(this.opacity));
+		return new ao(uo(this.r), uo(this.g), uo(this.b), lo(this.opacity));
 	},
 	displayable() {
 		return -.5 <= this.r && this.r < 255.5 && -.5 <= this.g && this.g < 255.5 && -.5 <= this.b && this.b < 255.5 && 0 <= this.opacity && this.opacity <= 1;
 	},
-	hex: no,
-	formatHex: no,
-	formatHex8: ro,
-	formatRgb: io,
-	toString: io
+	hex: oo,
+	formatHex: oo,
+	formatHex8: so,
+	formatRgb: co,
+	toString: co
 }));
-function no() {
-	return `#${so(this.r)}${so(this.g)}${so(this.b)}`;
+function oo() {
+	return `#${fo(this.r)}${fo(this.g)}${fo(this.b)}`;
 }
-function ro() {
-	return `#${so(this.r)}${so(this.g)}${so(this.b)}${so((isNaN(this.opacity) ? 1 : this.opacity) * 255)}`;
+function so() {
+	return `#${fo(this.r)}${fo(this.g)}${fo(this.b)}${fo((isNaN(this.opacity) ? 1 : this.opacity) * 255)}`;
 }
-function io() {
-	let e = ao(this.opacity);
-	return `${e === 1 ? "rgb(" : "rgba("}${oo(this.r)}, ${oo(this.g)}, ${oo(this.b)}${e === 1 ? ")" : `, ${e})`}`;
-}
-function ao(e) {
-	return isNaN(e) ? 1 : Math.max(0, Math.min(1, e));
-}
-function oo(e) {
-	return Math.max(0, Math.min(255, Math.round(e) || 0));
-}
-function so(e) {
-	return e = oo(e), (e < 16 ? "0" : "") + e.toString(16);
-}
-function co(e, t, n, r) {
-	return r <= 0 ? e = t = n = NaN : n <= 0 || n >= 1 ? e = t = NaN : t <= 0 && (e = NaN), new fo(e, t, n, r);
+function co() {
+	let e = lo(this.opacity);
+	return `${e === 1 ? "rgb(" : "rgba("}${uo(this.r)}, ${uo(this.g)}, ${uo(this.b)}${e === 1 ? ")" : `, ${e})`}`;
 }
 function lo(e) {
-	if (e instanceof fo) return new fo(e.h, e.s, e.l, e.opacity);
-	if (e instanceof Ma || (e = Xa(e)), !e) return new fo();
-	if (e instanceof fo) return e;
+	return isNaN(e) ? 1 : Math.max(0, Math.min(1, e));
+}
+function uo(e) {
+	return Math.max(0, Math.min(255, Math.round(e) || 0));
+}
+function fo(e) {
+	return e = uo(e), (e < 16 ? "0" : "") + e.toString(16);
+}
+function po(e, t, n, r) {
+	return r <= 0 ? e = t = n = NaN : n <= 0 || n >= 1 ? e = t = NaN : t <= 0 && (e = NaN), new go(e, t, n, r);
+}
+function mo(e) {
+	if (e instanceof go) return new go(e.h, e.s, e.l, e.opacity);
+	if (e instanceof Ia || (e = eo(e)), !e) return new go();
+	if (e instanceof go) return e;
 	e = e.rgb();
 	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = Math.min(t, n, r), a = Math.max(t, n, r), o = NaN, s = a - i, c = (a + i) / 2;
-	return s ? (o = t === a ? (n - r) / s + (n < r) * 6 : n === a ? (r - t) / s + 2 : (t - n) / s + 4, s /= c < .5 ? a + i : 2 - a - i, o *= 60) : s = c > 0 && c < 1 ? 0 : o, new fo(o, s, c, e.opacity);
+	return s ? (o = t === a ? (n - r) / s + (n < r) * 6 : n === a ? (r - t) / s + 2 : (t - n) / s + 4, s /= c < .5 ? a + i : 2 - a - i, o *= 60) : s = c > 0 && c < 1 ? 0 : o, new go(o, s, c, e.opacity);
 }
-function uo(e, t, n, r) {
-	return arguments.length === 1 ? lo(e) : new fo(e, t, n, r ?? 1);
+function ho(e, t, n, r) {
+	return arguments.length === 1 ? mo(e) : new go(e, t, n, r ?? 1);
 }
-function fo(e, t, n, r) {
+function go(e, t, n, r) {
 	this.h = +e, this.s = +t, this.l = +n, this.opacity = +r;
 }
-Aa(fo, uo, ja(Ma, {
+Pa(go, ho, Fa(Ia, {
 	brighter(e) {
-		return e = e == null ? Pa : Pa ** +e, new fo(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? Ra : Ra ** +e, new go(this.h, this.s, this.l * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? Na : Na ** +e, new fo(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? La : La ** +e, new go(this.h, this.s, this.l * e, this.opacity);
 	},
 	rgb() {
 		var e = this.h % 360 + (this.h < 0) * 360, t = isNaN(e) || isNaN(this.s) ? 0 : this.s, n = this.l, r = n + (n < .5 ? n : 1 - n) * t, i = 2 * n - r;
-		return new to(ho(e >= 240 ? e - 240 : e + 120, i, r), ho(e, i, r), ho(e < 120 ? e + 240 : e - 120, i, r), this.opacity);
+		return new ao(yo(e >= 240 ? e - 240 : e + 120, i, r), yo(e, i, r), yo(e < 120 ? e + 240 : e - 120, i, r), this.opacity);
 	},
 	clamp() {
-		return new fo(po(this.h), mo(this.s), mo(this.l), ao(this.opacity));
+		return new go(_o(this.h), vo(this.s), vo(this.l), lo(this.opacity));
 	},
 	displayable() {
 		return (0 <= this.s && this.s <= 1 || isNaN(this.s)) && 0 <= this.l && this.l <= 1 && 0 <= this.opacity && this.opacity <= 1;
 	},
 	formatHsl() {
-		let e = ao(this.opacity);
-		return `${e === 1 ? "hsl(" : "hsla("}${po(this.h)}, ${mo(this.s) * 100}%, ${mo(this.l) * 100}%${e === 1 ? ")" : `, ${e})`}`;
+		let e = lo(this.opacity);
+		return `${e === 1 ? "hsl(" : "hsla("}${_o(this.h)}, ${vo(this.s) * 100}%, ${vo(this.l) * 100}%${e === 1 ? ")" : `, ${e})`}`;
 	}
 }));
-function po(e) {
+function _o(e) {
 	return e = (e || 0) % 360, e < 0 ? e + 360 : e;
 }
-function mo(e) {
+function vo(e) {
 	return Math.max(0, Math.min(1, e || 0));
 }
-function ho(e, t, n) {
+function yo(e, t, n) {
 	return (e < 60 ? t + (n - t) * e / 60 : e < 180 ? n : e < 240 ? t + (n - t) * (240 - e) / 60 : t) * 255;
 }
-var go = Math.PI / 180, _o = 180 / Math.PI, vo = 18, yo = .96422, bo = 1, xo = .82521, So = 4 / 29, Co = 6 / 29, wo = 3 * Co * Co, To = Co * Co * Co;
-function Eo(e) {
-	if (e instanceof Oo) return new Oo(e.l, e.a, e.b, e.opacity);
-	if (e instanceof Fo) return Io(e);
-	e instanceof to || (e = $a(e));
-	var t = Mo(e.r), n = Mo(e.g), r = Mo(e.b), i = ko((.2225045 * t + .7168786 * n + .0606169 * r) / bo), a, o;
-	return t === n && n === r ? a = o = i : (a = ko((.4360747 * t + .3850649 * n + .1430804 * r) / yo), o = ko((.0139322 * t + .0971045 * n + .7141733 * r) / xo)), new Oo(116 * i - 16, 500 * (a - i), 200 * (i - o), e.opacity);
+var bo = Math.PI / 180, xo = 180 / Math.PI, So = 18, Co = .96422, wo = 1, To = .82521, Eo = 4 / 29, Do = 6 / 29, Oo = 3 * Do * Do, ko = Do * Do * Do;
+function Ao(e) {
+	if (e instanceof Mo) return new Mo(e.l, e.a, e.b, e.opacity);
+	if (e instanceof zo) return Bo(e);
+	e instanceof ao || (e = ro(e));
+	var t = Io(e.r), n = Io(e.g), r = Io(e.b), i = No((.2225045 * t + .7168786 * n + .0606169 * r) / wo), a, o;
+	return t === n && n === r ? a = o = i : (a = No((.4360747 * t + .3850649 * n + .1430804 * r) / Co), o = No((.0139322 * t + .0971045 * n + .7141733 * r) / To)), new Mo(116 * i - 16, 500 * (a - i), 200 * (i - o), e.opacity);
 }
-function Do(e, t, n, r) {
-	return arguments.length === 1 ? Eo(e) : new Oo(e, t, n, r ?? 1);
+function jo(e, t, n, r) {
+	return arguments.length === 1 ? Ao(e) : new Mo(e, t, n, r ?? 1);
 }
-function Oo(e, t, n, r) {
+function Mo(e, t, n, r) {
 	this.l = +e, this.a = +t, this.b = +n, this.opacity = +r;
 }
-Aa(Oo, Do, ja(Ma, {
+Pa(Mo, jo, Fa(Ia, {
 	brighter(e) {
-		return new Oo(this.l + vo * (e ?? 1), this.a, this.b, this.opacity);
+		return new Mo(this.l + So * (e ?? 1), this.a, this.b, this.opacity);
 	},
 	darker(e) {
-		return new Oo(this.l - vo * (e ?? 1), this.a, this.b, this.opacity);
+		return new Mo(this.l - So * (e ?? 1), this.a, this.b, this.opacity);
 	},
 	rgb() {
 		var e = (this.l + 16) / 116, t = isNaN(this.a) ? e : e + this.a / 500, n = isNaN(this.b) ? e : e - this.b / 200;
-		return t = yo * Ao(t), e = bo * Ao(e), n = xo * Ao(n), new to(jo(3.1338561 * t - 1.6168667 * e - .4906146 * n), jo(-.9787684 * t + 1.9161415 * e + .033454 * n), jo(.0719453 * t - .2289914 * e + 1.4052427 * n), this.opacity);
+		return t = Co * Po(t), e = wo * Po(e), n = To * Po(n), new ao(Fo(3.1338561 * t - 1.6168667 * e - .4906146 * n), Fo(-.9787684 * t + 1.9161415 * e + .033454 * n), Fo(.0719453 * t - .2289914 * e + 1.4052427 * n), this.opacity);
 	}
 }));
-function ko(e) {
-	return e > To ? e ** (1 / 3) : e / wo + So;
+function No(e) {
+	return e > ko ? e ** (1 / 3) : e / Oo + Eo;
 }
-function Ao(e) {
-	return e > Co ? e * e * e : wo * (e - So);
+function Po(e) {
+	return e > Do ? e * e * e : Oo * (e - Eo);
 }
-function jo(e) {
+function Fo(e) {
 	return 255 * (e <= .0031308 ? 12.92 * e : 1.055 * e ** (1 / 2.4) - .055);
 }
-function Mo(e) {
+function Io(e) {
 	return (e /= 255) <= .04045 ? e / 12.92 : ((e + .055) / 1.055) ** 2.4;
 }
-function No(e) {
-	if (e instanceof Fo) return new Fo(e.h, e.c, e.l, e.opacity);
-	if (e instanceof Oo || (e = Eo(e)), e.a === 0 && e.b === 0) return new Fo(NaN, 0 < e.l && e.l < 100 ? 0 : NaN, e.l, e.opacity);
-	var t = Math.atan2(e.b, e.a) * _o;
-	return new Fo(t < 0 ? t + 360 : t, Math.sqrt(e.a * e.a + e.b * e.b), e.l, e.opacity);
+function Lo(e) {
+	if (e instanceof zo) return new zo(e.h, e.c, e.l, e.opacity);
+	if (e instanceof Mo || (e = Ao(e)), e.a === 0 && e.b === 0) return new zo(NaN, 0 < e.l && e.l < 100 ? 0 : NaN, e.l, e.opacity);
+	var t = Math.atan2(e.b, e.a) * xo;
+	return new zo(t < 0 ? t + 360 : t, Math.sqrt(e.a * e.a + e.b * e.b), e.l, e.opacity);
 }
-function Po(e, t, n, r) {
-	return arguments.length === 1 ? No(e) : new Fo(e, t, n, r ?? 1);
+function Ro(e, t, n, r) {
+	return arguments.length === 1 ? Lo(e) : new zo(e, t, n, r ?? 1);
 }
-function Fo(e, t, n, r) {
+function zo(e, t, n, r) {
 	this.h = +e, this.c = +t, this.l = +n, this.opacity = +r;
 }
-function Io(e) {
-	if (isNaN(e.h)) return new Oo(e.l, 0, 0, e.opacity);
-	var t = e.h * go;
-	return new Oo(e.l, Math.cos(t) * e.c, Math.sin(t) * e.c, e.opacity);
+function Bo(e) {
+	if (isNaN(e.h)) return new Mo(e.l, 0, 0, e.opacity);
+	var t = e.h * bo;
+	return new Mo(e.l, Math.cos(t) * e.c, Math.sin(t) * e.c, e.opacity);
 }
-Aa(Fo, Po, ja(Ma, {
+Pa(zo, Ro, Fa(Ia, {
 	brighter(e) {
-		return new Fo(this.h, this.c, this.l + vo * (e ?? 1), this.opacity);
+		return new zo(this.h, this.c, this.l + So * (e ?? 1), this.opacity);
 	},
 	darker(e) {
-		return new Fo(this.h, this.c, this.l - vo * (e ?? 1), this.opacity);
+		return new zo(this.h, this.c, this.l - So * (e ?? 1), this.opacity);
 	},
 	rgb() {
-		return Io(this).rgb();
+		return Bo(this).rgb();
 	}
 }));
-var Lo = -.14861, Ro = 1.78277, zo = -.29227, Bo = -.90649, Vo = 1.97294, Ho = Vo * Bo, Uo = Vo * Ro, Wo = Ro * zo - Bo * Lo;
-function Go(e) {
-	if (e instanceof qo) return new qo(e.h, e.s, e.l, e.opacity);
-	e instanceof to || (e = $a(e));
-	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = (Wo * r + Ho * t - Uo * n) / (Wo + Ho - Uo), a = r - i, o = (Vo * (n - i) - zo * a) / Bo, s = Math.sqrt(o * o + a * a) / (Vo * i * (1 - i)), c = s ? Math.atan2(o, a) * _o - 120 : NaN;
-	return new qo(c < 0 ? c + 360 : c, s, i, e.opacity);
+var Vo = -.14861, Ho = 1.78277, Uo = -.29227, Wo = -.90649, Go = 1.97294, Ko = Go * Wo, qo = Go * Ho, Jo = Ho * Uo - Wo * Vo;
+function Yo(e) {
+	if (e instanceof Zo) return new Zo(e.h, e.s, e.l, e.opacity);
+	e instanceof ao || (e = ro(e));
+	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = (Jo * r + Ko * t - qo * n) / (Jo + Ko - qo), a = r - i, o = (Go * (n - i) - Uo * a) / Wo, s = Math.sqrt(o * o + a * a) / (Go * i * (1 - i)), c = s ? Math.atan2(o, a) * xo - 120 : NaN;
+	return new Zo(c < 0 ? c + 360 : c, s, i, e.opacity);
 }
-function Ko(e, t, n, r) {
-	return arguments.length === 1 ? Go(e) : new qo(e, t, n, r ?? 1);
+function Xo(e, t, n, r) {
+	return arguments.length === 1 ? Yo(e) : new Zo(e, t, n, r ?? 1);
 }
-function qo(e, t, n, r) {
+function Zo(e, t, n, r) {
 	this.h = +e, this.s = +t, this.l = +n, this.opacity = +r;
 }
-Aa(qo, Ko, ja(Ma, {
+Pa(Zo, Xo, Fa(Ia, {
 	brighter(e) {
-		return e = e == null ? Pa : Pa ** +e, new qo(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? Ra : Ra ** +e, new Zo(this.h, this.s, this.l * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? Na : Na ** +e, new qo(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? La : La ** +e, new Zo(this.h, this.s, this.l * e, this.opacity);
 	},
 	rgb() {
-		var e = isNaN(this.h) ? 0 : (this.h + 120) * go, t = +this.l, n = isNaN(this.s) ? 0 : this.s * t * (1 - t), r = Math.cos(e), i = Math.sin(e);
-		return new to(255 * (t + n * (Lo * r + Ro * i)), 255 * (t + n * (zo * r + Bo * i)), 255 * (t + Vo * r * n), this.opacity);
+		var e = isNaN(this.h) ? 0 : (this.h + 120) * bo, t = +this.l, n = isNaN(this.s) ? 0 : this.s * t * (1 - t), r = Math.cos(e), i = Math.sin(e);
+		return new ao(255 * (t + n * (Vo * r + Ho * i)), 255 * (t + n * (Uo * r + Wo * i)), 255 * (t + Go * r * n), this.opacity);
 	}
 }));
-var Jo = (e) => () => e;
-function Yo(e, t) {
+var Qo = (e) => () => e;
+function $o(e, t) {
 	return function(n) {
 		return e + n * t;
 	};
 }
-function Xo(e, t, n) {
+function es(e, t, n) {
 	return e **= +n, t = t ** +n - e, n = 1 / n, function(r) {
 		return (e + r * t) ** +n;
 	};
 }
-function Zo(e, t) {
+function ts(e, t) {
 	var n = t - e;
-	return n ? Yo(e, n > 180 || n < -180 ? n - 360 * Math.round(n / 360) : n) : Jo(isNaN(e) ? t : e);
+	return n ? $o(e, n > 180 || n < -180 ? n - 360 * Math.round(n / 360) : n) : Qo(isNaN(e) ? t : e);
 }
-function Qo(e) {
-	return (e = +e) == 1 ? $o : function(t, n) {
-		return n - t ? Xo(t, n, e) : Jo(isNaN(t) ? n : t);
+function ns(e) {
+	return (e = +e) == 1 ? rs : function(t, n) {
+		return n - t ? es(t, n, e) : Qo(isNaN(t) ? n : t);
 	};
 }
-function $o(e, t) {
+function rs(e, t) {
 	var n = t - e;
-	return n ? Yo(e, n) : Jo(isNaN(e) ? t : e);
+	return n ? $o(e, n) : Qo(isNaN(e) ? t : e);
 }
-var es = (function e(t) {
-	var n = Qo(t);
+var is = (function e(t) {
+	var n = ns(t);
 	function r(e, t) {
-		var r = n((e = eo(e)).r, (t = eo(t)).r), i = n(e.g, t.g), a = n(e.b, t.b), o = $o(e.opacity, t.opacity);
+		var r = n((e = io(e)).r, (t = io(t)).r), i = n(e.g, t.g), a = n(e.b, t.b), o = rs(e.opacity, t.opacity);
 		return function(t) {
 			return e.r = r(t), e.g = i(t), e.b = a(t), e.opacity = o(t), e + "";
 		};
 	}
 	return r.gamma = e, r;
 })(1);
-function ts(e, t) {
+function as(e, t) {
 	t ||= [];
 	var n = e ? Math.min(t.length, e.length) : 0, r = t.slice(), i;
 	return function(a) {
@@ -3428,81 +3445,81 @@ function ts(e, t) {
 		return r;
 	};
 }
-function ns(e) {
+function os(e) {
 	return ArrayBuffer.isView(e) && !(e instanceof DataView);
 }
-function rs(e, t) {
-	for (var n = t ? t.length : 0, r = e ? Math.min(n, e.length) : 0, i = Array(r), a = Array(n), o = 0; o < r; ++o) i[o] = fs(e[o], t[o]);
+function ss(e, t) {
+	for (var n = t ? t.length : 0, r = e ? Math.min(n, e.length) : 0, i = Array(r), a = Array(n), o = 0; o < r; ++o) i[o] = gs(e[o], t[o]);
 	for (; o < n; ++o) a[o] = t[o];
 	return function(e) {
 		for (o = 0; o < r; ++o) a[o] = i[o](e);
 		return a;
 	};
 }
-function is(e, t) {
+function cs(e, t) {
 	var n = /* @__PURE__ */ new Date();
 	return e = +e, t = +t, function(r) {
 		return n.setTime(e * (1 - r) + t * r), n;
 	};
 }
-function as(e, t) {
+function ls(e, t) {
 	return e = +e, t = +t, function(n) {
 		return e * (1 - n) + t * n;
 	};
 }
-function os(e, t) {
+function us(e, t) {
 	var n = {}, r = {}, i;
-	for (i in typeof e == "object" && e || (e = {}), typeof t == "object" && t || (t = {}), t) i in e ? n[i] = fs(e[i], t[i]) : r[i] = t[i];
+	for (i in typeof e == "object" && e || (e = {}), typeof t == "object" && t || (t = {}), t) i in e ? n[i] = gs(e[i], t[i]) : r[i] = t[i];
 	return function(e) {
 		for (i in n) r[i] = n[i](e);
 		return r;
 	};
 }
-var ss = /[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g, cs = new RegExp(ss.source, "g");
-function ls(e) {
+var ds = /[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g, fs = new RegExp(ds.source, "g");
+function ps(e) {
 	return function() {
 		return e;
 	};
 }
-function us(e) {
+function ms(e) {
 	return function(t) {
 		return e(t) + "";
 	};
 }
-function ds(e, t) {
-	var n = ss.lastIndex = cs.lastIndex = 0, r, i, a, o = -1, s = [], c = [];
-	for (e += "", t += ""; (r = ss.exec(e)) && (i = cs.exec(t));) (a = i.index) > n && (a = t.slice(n, a), s[o] ? s[o] += a : s[++o] = a), (r = r[0]) === (i = i[0]) ? s[o] ? s[o] += i : s[++o] = i : (s[++o] = null, c.push({
+function hs(e, t) {
+	var n = ds.lastIndex = fs.lastIndex = 0, r, i, a, o = -1, s = [], c = [];
+	for (e += "", t += ""; (r = ds.exec(e)) && (i = fs.exec(t));) (a = i.index) > n && (a = t.slice(n, a), s[o] ? s[o] += a : s[++o] = a), (r = r[0]) === (i = i[0]) ? s[o] ? s[o] += i : s[++o] = i : (s[++o] = null, c.push({
 		i: o,
-		x: as(r, i)
-	})), n = cs.lastIndex;
-	return n < t.length && (a = t.slice(n), s[o] ? s[o] += a : s[++o] = a), s.length < 2 ? c[0] ? us(c[0].x) : ls(t) : (t = c.length, function(e) {
+		x: ls(r, i)
+	})), n = fs.lastIndex;
+	return n < t.length && (a = t.slice(n), s[o] ? s[o] += a : s[++o] = a), s.length < 2 ? c[0] ? ms(c[0].x) : ps(t) : (t = c.length, function(e) {
 		for (var n = 0, r; n < t; ++n) s[(r = c[n]).i] = r.x(e);
 		return s.join("");
 	});
 }
-function fs(e, t) {
+function gs(e, t) {
 	var n = typeof t, r;
-	return t == null || n === "boolean" ? Jo(t) : (n === "number" ? as : n === "string" ? (r = Xa(t)) ? (t = r, es) : ds : t instanceof Xa ? es : t instanceof Date ? is : ns(t) ? ts : Array.isArray(t) ? rs : typeof t.valueOf != "function" && typeof t.toString != "function" || isNaN(t) ? os : as)(e, t);
+	return t == null || n === "boolean" ? Qo(t) : (n === "number" ? ls : n === "string" ? (r = eo(t)) ? (t = r, is) : hs : t instanceof eo ? is : t instanceof Date ? cs : os(t) ? as : Array.isArray(t) ? ss : typeof t.valueOf != "function" && typeof t.toString != "function" || isNaN(t) ? us : ls)(e, t);
 }
-function ps(e, t) {
+function _s(e, t) {
 	return e = +e, t = +t, function(n) {
 		return Math.round(e * (1 - n) + t * n);
 	};
 }
-var ms = 1e-12;
-function hs(e) {
+var vs = 1e-12;
+function ys(e) {
 	return ((e = Math.exp(e)) + 1 / e) / 2;
 }
-function gs(e) {
+function bs(e) {
 	return ((e = Math.exp(e)) - 1 / e) / 2;
 }
-function _s(e) {
+function xs(e) {
 	return ((e = Math.exp(2 * e)) - 1) / (e + 1);
 }
 (function e(t, n, r) {
 	function i(e, i) {
 		var a = e[0], o = e[1], s = e[2], c = i[0], l = i[1], u = i[2], d = c - a, f = l - o, p = d * d + f * f, m, h;
-		if (p < ms) h = Math.log(u / s) / t, m = function(e) {
+		if (p < vs) h = Math.log(u / s) / t, m = function(e) {
 			return [
 				a + e * d,
 				o + e * f,
@@ -3512,11 +3529,11 @@ function _s(e) {
 		else {
 			var g = Math.sqrt(p), _ = (u * u - s * s + r * p) / (2 * s * n * g), v = (u * u - s * s - r * p) / (2 * u * n * g), y = Math.log(Math.sqrt(_ * _ + 1) - _);
 			h = (Math.log(Math.sqrt(v * v + 1) - v) - y) / t, m = function(e) {
-				var r = e * h, i = hs(y), c = s / (n * g) * (i * _s(t * r + y) - gs(y));
+				var r = e * h, i = ys(y), c = s / (n * g) * (i * xs(t * r + y) - bs(y));
 				return [
 					a + c * d,
 					o + c * f,
-					s * i / hs(t * r + y)
+					s * i / ys(t * r + y)
 				];
 			};
 		}
@@ -3527,11 +3544,11 @@ function _s(e) {
 		return e(n, r, r * r);
 	}, i;
 })(Math.SQRT2, 2, 4);
-function vs(e) {
+function Ss(e) {
 	return (function t(n) {
 		n = +n;
 		function r(t, r) {
-			var i = e((t = Ko(t)).h, (r = Ko(r)).h), a = $o(t.s, r.s), o = $o(t.l, r.l), s = $o(t.opacity, r.opacity);
+			var i = e((t = Xo(t)).h, (r = Xo(r)).h), a = rs(t.s, r.s), o = rs(t.l, r.l), s = rs(t.opacity, r.opacity);
 			return function(e) {
 				return t.h = i(e), t.s = a(e), t.l = o(e ** +n), t.opacity = s(e), t + "";
 			};
@@ -3539,37 +3556,37 @@ function vs(e) {
 		return r.gamma = t, r;
 	})(1);
 }
-vs(Zo), vs($o);
+Ss(ts), Ss(rs);
 // node_modules/d3-format/dist/d3-format.mjs
-function ys(e) {
+function Cs(e) {
 	return Math.abs(e = Math.round(e)) >= 1e21 ? e.toLocaleString("en").replace(/,/g, "") : e.toString(10);
 }
-function bs(e, t) {
+function ws(e, t) {
 	if (!isFinite(e) || e === 0) return null;
 	var n = (e = t ? e.toExponential(t - 1) : e.toExponential()).indexOf("e"), r = e.slice(0, n);
 	return [r.length > 1 ? r[0] + r.slice(2) : r, +e.slice(n + 1)];
 }
-function xs(e) {
-	return e = bs(Math.abs(e)), e ? e[1] : NaN;
+function Ts(e) {
+	return e = ws(Math.abs(e)), e ? e[1] : NaN;
 }
-function Ss(e, t) {
+function Es(e, t) {
 	return function(n, r) {
 		for (var i = n.length, a = [], o = 0, s = e[0], c = 0; i > 0 && s > 0 && (c + s + 1 > r && (s = Math.max(1, r - c)), a.push(n.substring(i -= s, i + s)), !((c += s + 1) > r));) s = e[o = (o + 1) % e.length];
 		return a.reverse().join(t);
 	};
 }
-function Cs(e) {
+function Ds(e) {
 	return function(t) {
 		return t.replace(/[0-9]/g, function(t) {
 			return e[+t];
 		});
 	};
 }
-var ws = /^(?:(.)?([<>=^]))?([+\-( ])?([$#])?(0)?(\d+)?(,)?(\.\d+)?(~)?([a-z%])?$/i;
-function Ts(e) {
-	if (!(t = ws.exec(e))) throw Error("invalid format: " + e);
+var Os = /^(?:(.)?([<>=^]))?([+\-( ])?([$#])?(0)?(\d+)?(,)?(\.\d+)?(~)?([a-z%])?$/i;
+function ks(e) {
+	if (!(t = Os.exec(e))) throw Error("invalid format: " + e);
 	var t;
-	return new Es({
+	return new As({
 		fill: t[1],
 		align: t[2],
 		sign: t[3],
@@ -3582,14 +3599,14 @@ function Ts(e) {
 		type: t[10]
 	});
 }
-Ts.prototype = Es.prototype;
-function Es(e) {
+ks.prototype = As.prototype;
+function As(e) {
 	this.fill = e.fill === void 0 ? " " : e.fill + "", this.align = e.align === void 0 ? ">" : e.align + "", this.sign = e.sign === void 0 ? "-" : e.sign + "", this.symbol = e.symbol === void 0 ? "" : e.symbol + "", this.zero = !!e.zero, this.width = e.width === void 0 ? void 0 : +e.width, this.comma = !!e.comma, this.precision = e.precision === void 0 ? void 0 : +e.precision, this.trim = !!e.trim, this.type = e.type === void 0 ? "" : e.type + "";
 }
-Es.prototype.toString = function() {
+As.prototype.toString = function() {
 	return this.fill + this.align + this.sign + this.symbol + (this.zero ? "0" : "") + (this.width === void 0 ? "" : Math.max(1, this.width | 0)) + (this.comma ? "," : "") + (this.precision === void 0 ? "" : "." + Math.max(0, this.precision | 0)) + (this.trim ? "~" : "") + this.type;
 };
-function Ds(e) {
+function js(e) {
 	out: for (var t = e.length, n = 1, r = -1, i; n < t; ++n) switch (e[n]) {
 		case ".":
 			r = i = n;
@@ -3603,38 +3620,38 @@ function Ds(e) {
 	}
 	return r > 0 ? e.slice(0, r) + e.slice(i + 1) : e;
 }
-var Os;
-function ks(e, t) {
-	var n = bs(e, t);
-	if (!n) return Os = void 0, e.toPrecision(t);
-	var r = n[0], i = n[1], a = i - (Os = Math.max(-8, Math.min(8, Math.floor(i / 3))) * 3) + 1, o = r.length;
-	return a === o ? r : a > o ? r + Array(a - o + 1).join("0") : a > 0 ? r.slice(0, a) + "." + r.slice(a) : "0." + Array(1 - a).join("0") + bs(e, Math.max(0, t + a - 1))[0];
+var Ms;
+function Ns(e, t) {
+	var n = ws(e, t);
+	if (!n) return Ms = void 0, e.toPrecision(t);
+	var r = n[0], i = n[1], a = i - (Ms = Math.max(-8, Math.min(8, Math.floor(i / 3))) * 3) + 1, o = r.length;
+	return a === o ? r : a > o ? r + Array(a - o + 1).join("0") : a > 0 ? r.slice(0, a) + "." + r.slice(a) : "0." + Array(1 - a).join("0") + ws(e, Math.max(0, t + a - 1))[0];
 }
-function As(e, t) {
-	var n = bs(e, t);
+function Ps(e, t) {
+	var n = ws(e, t);
 	if (!n) return e + "";
 	var r = n[0], i = n[1];
 	return i < 0 ? "0." + Array(-i).join("0") + r : r.length > i + 1 ? r.slice(0, i + 1) + "." + r.slice(i + 1) : r + Array(i - r.length + 2).join("0");
 }
-var js = {
+var Fs = {
 	"%": (e, t) => (e * 100).toFixed(t),
 	b: (e) => Math.round(e).toString(2),
 	c: (e) => e + "",
-	d: ys,
+	d: Cs,
 	e: (e, t) => e.toExponential(t),
 	f: (e, t) => e.toFixed(t),
 	g: (e, t) => e.toPrecision(t),
 	o: (e) => Math.round(e).toString(8),
-	p: (e, t) => As(e * 100, t),
-	r: As,
-	s: ks,
+	p: (e, t) => Ps(e * 100, t),
+	r: Ps,
+	s: Ns,
 	X: (e) => Math.round(e).toString(16).toUpperCase(),
 	x: (e) => Math.round(e).toString(16)
 };
-function Ms(e) {
+function Is(e) {
 	return e;
 }
-var Ns = Array.prototype.map, Ps = [
+var Ls = Array.prototype.map, Rs = [
 	"y",
 	"z",
 	"a",
@@ -3653,13 +3670,13 @@ var Ns = Array.prototype.map, Ps = [
 	"Z",
 	"Y"
 ];
-function Fs(e) {
-	var t = e.grouping === void 0 || e.thousands === void 0 ? Ms : Ss(Ns.call(e.grouping, Number), e.thousands + ""), n = e.currency === void 0 ? "" : e.currency[0] + "", r = e.currency === void 0 ? "" : e.currency[1] + "", i = e.decimal === void 0 ? "." : e.decimal + "", a = e.numerals === void 0 ? Ms : Cs(Ns.call(e.numerals, String)), o = e.percent === void 0 ? "%" : e.percent + "", s = e.minus === void 0 ? "−" : e.minus + "", c = e.nan === void 0 ? "NaN" : e.nan + "";
+function zs(e) {
+	var t = e.grouping === void 0 || e.thousands === void 0 ? Is : Es(Ls.call(e.grouping, Number), e.thousands + ""), n = e.currency === void 0 ? "" : e.currency[0] + "", r = e.currency === void 0 ? "" : e.currency[1] + "", i = e.decimal === void 0 ? "." : e.decimal + "", a = e.numerals === void 0 ? Is : Ds(Ls.call(e.numerals, String)), o = e.percent === void 0 ? "%" : e.percent + "", s = e.minus === void 0 ? "−" : e.minus + "", c = e.nan === void 0 ? "NaN" : e.nan + "";
 	function l(e, l) {
-		e = Ts(e);
+		e = ks(e);
 		var u = e.fill, d = e.align, f = e.sign, p = e.symbol, m = e.zero, h = e.width, g = e.comma, _ = e.precision, v = e.trim, y = e.type;
-		y === "n" ? (g = !0, y = "g") : js[y] || (_ === void 0 && (_ = 12), v = !0, y = "g"), (m || u === "0" && d === "=") && (m = !0, u = "0", d = "=");
-		var b = (l && l.prefix !== void 0 ? l.prefix : "") + (p === "$" ? n : p === "#" && /[boxX]/.test(y) ? "0" + y.toLowerCase() : ""), x = (p === "$" ? r : /[%p]/.test(y) ? o : "") + (l && l.suffix !== void 0 ? l.suffix : ""), S = js[y], C = /[defgprs%]/.test(y);
+		y === "n" ? (g = !0, y = "g") : Fs[y] || (_ === void 0 && (_ = 12), v = !0, y = "g"), (m || u === "0" && d === "=") && (m = !0, u = "0", d = "=");
+		var b = (l && l.prefix !== void 0 ? l.prefix : "") + (p === "$" ? n : p === "#" && /[boxX]/.test(y) ? "0" + y.toLowerCase() : ""), x = (p === "$" ? r : /[%p]/.test(y) ? o : "") + (l && l.suffix !== void 0 ? l.suffix : ""), S = Fs[y], C = /[defgprs%]/.test(y);
 		_ = _ === void 0 ? 6 : /[gprs]/.test(y) ? Math.max(1, Math.min(21, _)) : Math.max(0, Math.min(20, _));
 		function w(e) {
 			var n = b, r = x, o, l, p;
@@ -3667,7 +3684,7 @@ function Fs(e) {
 			else {
 				e = +e;
 				var w = e < 0 || 1 / e < 0;
-				if (e = isNaN(e) ? c : S(Math.abs(e), _), v && (e = Ds(e)), w && +e == 0 && f !== "+" && (w = !1), n = (w ? f === "(" ? f : s : f === "-" || f === "(" ? "" : f) + n, r = (y === "s" && !isNaN(e) && Os !== void 0 ? Ps[8 + Os / 3] : "") + r + (w && f === "(" ? ")" : ""), C) {
+				if (e = isNaN(e) ? c : S(Math.abs(e), _), v && (e = js(e)), w && +e == 0 && f !== "+" && (w = !1), n = (w ? f === "(" ? f : s : f === "-" || f === "(" ? "" : f) + n, r = (y === "s" && !isNaN(e) && Ms !== void 0 ? Rs[8 + Ms / 3] : "") + r + (w && f === "(" ? ")" : ""), C) {
 					for (o = -1, l = e.length; ++o < l;) if (p = e.charCodeAt(o), 48 > p || p > 57) {
 						r = (p === 46 ? i + e.slice(o + 1) : e.slice(o)) + r, e = e.slice(0, o);
 						break;
@@ -3675,18 +3692,18 @@ function Fs(e) {
 				}
 			}
 			g && !m && (e = t(e, Infinity));
-			var ee = n.length + e.length + r.length, T = ee < h ? Array(h - ee + 1).join(u) : "";
-			switch (g && m && (e = t(T + e, T.length ? h - r.length : Infinity), T = ""), d) {
+			var T = n.length + e.length + r.length, E = T < h ? Array(h - T + 1).join(u) : "";
+			switch (g && m && (e = t(E + e, E.length ? h - r.length : Infinity), E = ""), d) {
 				case "<":
-					e = n + e + r + T;
+					e = n + e + r + E;
 					break;
 				case "=":
-					e = n + T + e + r;
+					e = n + E + e + r;
 					break;
 				case "^":
-					e = T.slice(0, ee = T.length >> 1) + n + e + r + T.slice(ee);
+					e = E.slice(0, T = E.length >> 1) + n + e + r + E.slice(T);
 					break;
-				default: e = T + n + e + r;
+				default: e = E + n + e + r;
 			}
 			return a(e);
 		}
@@ -3695,7 +3712,7 @@ function Fs(e) {
 		}, w;
 	}
 	function u(e, t) {
-		var n = Math.max(-8, Math.min(8, Math.floor(xs(t) / 3))) * 3, r = 10 ** -n, i = l((e = Ts(e), e.type = "f", e), { suffix: Ps[8 + n / 3] });
+		var n = Math.max(-8, Math.min(8, Math.floor(Ts(t) / 3))) * 3, r = 10 ** -n, i = l((e = ks(e), e.type = "f", e), { suffix: Rs[8 + n / 3] });
 		return function(e) {
 			return i(r * e);
 		};
@@ -3705,26 +3722,26 @@ function Fs(e) {
 		formatPrefix: u
 	};
 }
-var Is, Ls, Rs;
-zs({
+var Bs, Vs, Hs;
+Us({
 	thousands: ",",
 	grouping: [3],
 	currency: ["$", ""]
 });
-function zs(e) {
-	return Is = Fs(e), Ls = Is.format, Rs = Is.formatPrefix, Is;
+function Us(e) {
+	return Bs = zs(e), Vs = Bs.format, Hs = Bs.formatPrefix, Bs;
 }
-function Bs(e) {
-	return Math.max(0, -xs(Math.abs(e)));
+function Ws(e) {
+	return Math.max(0, -Ts(Math.abs(e)));
 }
-function Vs(e, t) {
-	return Math.max(0, Math.max(-8, Math.min(8, Math.floor(xs(t) / 3))) * 3 - xs(Math.abs(e)));
+function Gs(e, t) {
+	return Math.max(0, Math.max(-8, Math.min(8, Math.floor(Ts(t) / 3))) * 3 - Ts(Math.abs(e)));
 }
-function Hs(e, t) {
-	return e = Math.abs(e), t = Math.abs(t) - e, Math.max(0, xs(t) - xs(e)) + 1;
+function Ks(e, t) {
+	return e = Math.abs(e), t = Math.abs(t) - e, Math.max(0, Ts(t) - Ts(e)) + 1;
 }
 // node_modules/d3-scale/dist/d3-scale.mjs
-function Us(e, t) {
+function qs(e, t) {
 	switch (arguments.length) {
 		case 0: break;
 		case 1:
@@ -3734,65 +3751,65 @@ function Us(e, t) {
 	}
 	return this;
 }
-function Ws(e) {
+function Js(e) {
 	return function() {
 		return e;
 	};
 }
-function Gs(e) {
+function Ys(e) {
 	return +e;
 }
-var Ks = [0, 1];
-function qs(e) {
+var Xs = [0, 1];
+function Zs(e) {
 	return e;
 }
-function Js(e, t) {
+function Qs(e, t) {
 	return (t -= e = +e) ? function(n) {
 		return (n - e) / t;
-	} : Ws(isNaN(t) ? NaN : .5);
+	} : Js(isNaN(t) ? NaN : .5);
 }
-function Ys(e, t) {
+function $s(e, t) {
 	var n;
 	return e > t && (n = e, e = t, t = n), function(n) {
 		return Math.max(e, Math.min(t, n));
 	};
 }
-function Xs(e, t, n) {
+function ec(e, t, n) {
 	var r = e[0], i = e[1], a = t[0], o = t[1];
-	return i < r ? (r = Js(i, r), a = n(o, a)) : (r = Js(r, i), a = n(a, o)), function(e) {
+	return i < r ? (r = Qs(i, r), a = n(o, a)) : (r = Qs(r, i), a = n(a, o)), function(e) {
 		return a(r(e));
 	};
 }
-function Zs(e, t, n) {
+function tc(e, t, n) {
 	var r = Math.min(e.length, t.length) - 1, i = Array(r), a = Array(r), o = -1;
-	for (e[r] < e[0] && (e = e.slice().reverse(), t = t.slice().reverse()); ++o < r;) i[o] = Js(e[o], e[o + 1]), a[o] = n(t[o], t[o + 1]);
+	for (e[r] < e[0] && (e = e.slice().reverse(), t = t.slice().reverse()); ++o < r;) i[o] = Qs(e[o], e[o + 1]), a[o] = n(t[o], t[o + 1]);
 	return function(t) {
-		var n = Sa(e, t, 1, r) - 1;
+		var n = Ea(e, t, 1, r) - 1;
 		return a[n](i[n](t));
 	};
 }
-function Qs(e, t) {
+function nc(e, t) {
 	return t.domain(e.domain()).range(e.range()).interpolate(e.interpolate()).clamp(e.clamp()).unknown(e.unknown());
 }
-function $s() {
-	var e = Ks, t = Ks, n = fs, r, i, a, o = qs, s, c, l;
+function rc() {
+	var e = Xs, t = Xs, n = gs, r, i, a, o = Zs, s, c, l;
 	function u() {
 		var n = Math.min(e.length, t.length);
-		return o !== qs && (o = Ys(e[0], e[n - 1])), s = n > 2 ? Zs : Xs, c = l = null, d;
+		return o !== Zs && (o = $s(e[0], e[n - 1])), s = n > 2 ? tc : ec, c = l = null, d;
 	}
 	function d(i) {
 		return i == null || isNaN(i = +i) ? a : (c ||= s(e.map(r), t, n))(r(o(i)));
 	}
 	return d.invert = function(n) {
-		return o(i((l ||= s(t, e.map(r), as))(n)));
+		return o(i((l ||= s(t, e.map(r), ls))(n)));
 	}, d.domain = function(t) {
-		return arguments.length ? (e = Array.from(t, Gs), u()) : e.slice();
+		return arguments.length ? (e = Array.from(t, Ys), u()) : e.slice();
 	}, d.range = function(e) {
 		return arguments.length ? (t = Array.from(e), u()) : t.slice();
 	}, d.rangeRound = function(e) {
-		return t = Array.from(e), n = ps, u();
+		return t = Array.from(e), n = _s, u();
 	}, d.clamp = function(e) {
-		return arguments.length ? (o = e ? !0 : qs, u()) : o !== qs;
+		return arguments.length ? (o = e ? !0 : Zs, u()) : o !== Zs;
 	}, d.interpolate = function(e) {
 		return arguments.length ? (n = e, u()) : n;
 	}, d.unknown = function(e) {
@@ -3801,40 +3818,40 @@ function $s() {
 		return r = e, i = t, u();
 	};
 }
-function ec() {
-	return $s()(qs, qs);
+function ic() {
+	return rc()(Zs, Zs);
 }
-function tc(e, t, n, r) {
-	var i = ka(e, t, n), a;
-	switch (r = Ts(r ?? ",f"), r.type) {
+function ac(e, t, n, r) {
+	var i = Na(e, t, n), a;
+	switch (r = ks(r ?? ",f"), r.type) {
 		case "s":
 			var o = Math.max(Math.abs(e), Math.abs(t));
-			return r.precision == null && !isNaN(a = Vs(i, o)) && (r.precision = a), Rs(r, o);
+			return r.precision == null && !isNaN(a = Gs(i, o)) && (r.precision = a), Hs(r, o);
 		case "":
 		case "e":
 		case "g":
 		case "p":
 		case "r":
-			r.precision == null && !isNaN(a = Hs(i, Math.max(Math.abs(e), Math.abs(t)))) && (r.precision = a - (r.type === "e"));
+			r.precision == null && !isNaN(a = Ks(i, Math.max(Math.abs(e), Math.abs(t)))) && (r.precision = a - (r.type === "e"));
 			break;
 		case "f":
-		case "%": r.precision == null && !isNaN(a = Bs(i)) && (r.precision = a - (r.type === "%") * 2);
+		case "%": r.precision == null && !isNaN(a = Ws(i)) && (r.precision = a - (r.type === "%") * 2);
 	}
-	return Ls(r);
+	return Vs(r);
 }
-function nc(e) {
+function oc(e) {
 	var t = e.domain;
 	return e.ticks = function(e) {
 		var n = t();
-		return Da(n[0], n[n.length - 1], e ?? 10);
+		return ja(n[0], n[n.length - 1], e ?? 10);
 	}, e.tickFormat = function(e, n) {
 		var r = t();
-		return tc(r[0], r[r.length - 1], e ?? 10, n);
+		return ac(r[0], r[r.length - 1], e ?? 10, n);
 	}, e.nice = function(n) {
 		n ??= 10;
 		var r = t(), i = 0, a = r.length - 1, o = r[i], s = r[a], c, l, u = 10;
 		for (s < o && (l = o, o = s, s = l, l = i, i = a, a = l); u-- > 0;) {
-			if (l = Oa(o, s, n), l === c) return r[i] = o, r[a] = s, t(r);
+			if (l = Ma(o, s, n), l === c) return r[i] = o, r[a] = s, t(r);
 			if (l > 0) o = Math.floor(o / l) * l, s = Math.ceil(s / l) * l;
 			else if (l < 0) o = Math.ceil(o * l) / l, s = Math.floor(s * l) / l;
 			else break;
@@ -3843,15 +3860,15 @@ function nc(e) {
 		return e;
 	}, e;
 }
-function rc() {
-	var e = ec();
+function sc() {
+	var e = ic();
 	return e.copy = function() {
-		return Qs(e, rc());
-	}, Us.apply(e, arguments), nc(e);
+		return nc(e, sc());
+	}, qs.apply(e, arguments), oc(e);
 }
 // src/parts/Interval.svelte
-var ic = /* @__PURE__ */ W("<line class=\"threshold\" y1=\"11\" y2=\"35\"></line>"), ac = /* @__PURE__ */ W("<path class=\"beside\"></path><text class=\"tick\" y=\"9\"> </text>", 1), oc = /* @__PURE__ */ W("<line class=\"bar\" y1=\"23\" y2=\"23\"></line>"), sc = /* @__PURE__ */ W("<svg data-chart=\"\" role=\"img\"><rect class=\"side\" y=\"14\" height=\"18\"></rect><line class=\"grid\" x1=\"8\" y1=\"23\" y2=\"23\"></line><!><text class=\"tick\" y=\"45\"> </text><!><!><circle class=\"mark\" cy=\"23\" r=\"4.5\"></circle></svg>"), cc = /* @__PURE__ */ U("<div class=\"interval\"><!></div>");
-function lc(e, t) {
+var cc = /* @__PURE__ */ W("<line class=\"threshold\" y1=\"11\" y2=\"35\"></line>"), lc = /* @__PURE__ */ W("<path class=\"beside\"></path><text class=\"tick\" y=\"9\"> </text>", 1), uc = /* @__PURE__ */ W("<line class=\"bar\" y1=\"23\" y2=\"23\"></line>"), dc = /* @__PURE__ */ W("<svg data-chart=\"\" role=\"img\"><rect class=\"side\" y=\"14\" height=\"18\"></rect><line class=\"grid\" x1=\"8\" y1=\"23\" y2=\"23\"></line><!><text class=\"tick\" y=\"45\"> </text><!><!><circle class=\"mark\" cy=\"23\" r=\"4.5\"></circle></svg>"), fc = /* @__PURE__ */ U("<div class=\"interval\"><!></div>");
+function pc(e, t) {
 	Xe(t, !0);
 	let n = /* @__PURE__ */ M(300), r = /* @__PURE__ */ A(() => t.entry.side === "within" ? [-t.entry.line, t.entry.line] : [t.entry.line]), i = /* @__PURE__ */ A(() => [
 		t.entry.value,
@@ -3861,23 +3878,23 @@ function lc(e, t) {
 		...V(r)
 	].filter(Z)), a = /* @__PURE__ */ A(() => {
 		let [e, t] = [Math.min(...V(i)), Math.max(...V(i))], r = (t - e || 1) * .12;
-		return rc([e - r, t + r], [8, V(n) - 8]);
+		return sc([e - r, t + r], [8, V(n) - 8]);
 	}), o = /* @__PURE__ */ A(() => {
 		let [e, n] = V(a).range();
 		return t.entry.side === "within" ? [V(a)(-t.entry.line), V(a)(t.entry.line)] : t.entry.side === "above" ? [V(a)(t.entry.line), n] : [e, V(a)(t.entry.line)];
 	}), s = (e) => e < 60 ? "start" : e > V(n) - 60 ? "end" : "middle";
-	var c = cc(), l = P(c), u = (e) => {
-		var i = sc();
+	var c = fc(), l = P(c), u = (e) => {
+		var i = dc();
 		X(i, "height", 46);
 		var c = P(i), l = L(c), u = L(l);
 		Y(u, 17, () => V(r), J, (e, t) => {
-			var n = ic();
+			var n = cc();
 			R((e, t) => {
 				X(n, "x1", e), X(n, "x2", t);
 			}, [() => V(a)(V(t)), () => V(a)(V(t))]), G(e, n);
 		});
 		var d = L(u), f = I(d), p = L(d), m = (e) => {
-			var n = ac(), r = F(n), i = L(r), o = I(i);
+			var n = lc(), r = F(n), i = L(r), o = I(i);
 			R((e, n, a, s) => {
 				X(r, "d", e), X(i, "x", n), X(i, "text-anchor", a), K(o, `${t.entry.beside_says ?? ""} ${s ?? ""}`);
 			}, [
@@ -3891,7 +3908,7 @@ function lc(e, t) {
 			V(h) && e(m);
 		});
 		var g = L(p), _ = (e) => {
-			var n = oc();
+			var n = uc();
 			R((e, t) => {
 				X(n, "x1", e), X(n, "x2", t);
 			}, [() => V(a)(t.entry.low), () => V(a)(t.entry.high)]), G(e, n);
@@ -3916,8 +3933,8 @@ function lc(e, t) {
 	}), k(c), Oi(c, "clientWidth", (e) => N(n, e)), G(e, c), Ze();
 }
 // src/views/Claims.svelte
-var uc = /* @__PURE__ */ U("<option> </option>"), dc = /* @__PURE__ */ U("<label class=\"field\">Study<select></select></label>"), fc = /* @__PURE__ */ U("<button> </button>"), pc = /* @__PURE__ */ U(" <span class=\"dim number\"> </span>", 1), mc = /* @__PURE__ */ U("<span class=\"number\"> </span><!> <span class=\"dim\"> </span>", 1), hc = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), gc = /* @__PURE__ */ U("<br/><span class=\"dim\"> </span>", 1), _c = /* @__PURE__ */ U("<div class=\"entry\"><p><b> </b><br/> <!> <!></p> <!></div>"), vc = /* @__PURE__ */ U("<button class=\"quiet see\"> </button>"), yc = /* @__PURE__ */ U("<li class=\"card claim\"><div><span aria-hidden=\"true\"> </span> </div> <div><h2> </h2> <p class=\"dim\"> </p> <!> <!></div></li>"), bc = /* @__PURE__ */ U("<div class=\"claims-head\"><p class=\"lede\"> </p> <div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Show claims that\"><button> </button> <!></span> <button class=\"quiet\">CSV</button></div></div> <ol class=\"claims\"></ol>", 1);
-function xc(e, t) {
+var mc = /* @__PURE__ */ U("<option> </option>"), hc = /* @__PURE__ */ U("<label class=\"field\">Study<select></select></label>"), gc = /* @__PURE__ */ U("<button> </button>"), _c = /* @__PURE__ */ U(" <span class=\"dim number\"> </span>", 1), vc = /* @__PURE__ */ U("<span class=\"number\"> </span><!> <span class=\"dim\"> </span>", 1), yc = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), bc = /* @__PURE__ */ U("<br/><span class=\"dim\"> </span>", 1), xc = /* @__PURE__ */ U("<div class=\"entry\"><p><b> </b><br/> <!> <!></p> <!></div>"), Sc = /* @__PURE__ */ U("<button class=\"quiet see\"> </button>"), Cc = /* @__PURE__ */ U("<li class=\"card claim\"><div><span aria-hidden=\"true\"> </span> </div> <div><h2> </h2> <p class=\"dim\"> </p> <!> <!></div></li>"), wc = /* @__PURE__ */ U("<div class=\"claims-head\"><p class=\"lede\"> </p> <div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Show claims that\"><button> </button> <!></span> <button class=\"quiet\">CSV</button></div></div> <ol class=\"claims\"></ol>", 1);
+function Tc(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.claims), i = /* @__PURE__ */ A(() => V(r)[Math.min(n.claims, V(r).length - 1)]), a = /* @__PURE__ */ A(() => [
 		"holds",
@@ -3972,10 +3989,10 @@ function xc(e, t) {
 			t.reason || e.reason
 		]))
 	});
-	var d = bc(), f = F(d), p = P(f), m = I(p), h = L(p, 2), g = P(h), v = (e) => {
-		var t = dc(), i = L(P(t));
+	var d = wc(), f = F(d), p = P(f), m = I(p), h = L(p, 2), g = P(h), v = (e) => {
+		var t = hc(), i = L(P(t));
 		Y(i, 21, () => V(r), J, (e, t, n) => {
-			var r = uc(), i = I(r, !0);
+			var r = mc(), i = I(r, !0);
 			r.value = r.__value = n, R((e) => K(i, e), [() => $(V(t).source)]), G(e, r);
 		}), k(i), ui(i), k(t), di(i, () => n.claims, (e) => n.claims = e), G(e, t);
 	};
@@ -3986,7 +4003,7 @@ function xc(e, t) {
 	Y(L(b, 2), 17, () => V(a), J, (e, t) => {
 		var n = /* @__PURE__ */ A(() => _(V(t), 2));
 		let r = () => V(n)[0], i = () => V(n)[1];
-		var a = fc(), s = I(a);
+		var a = gc(), s = I(a);
 		R(() => {
 			X(a, "aria-pressed", V(o) === r()), K(s, `${r() ?? ""} ${i() ?? ""}`);
 		}), H("click", a, () => N(o, r(), !0)), G(e, a);
@@ -3995,13 +4012,13 @@ function xc(e, t) {
 	k(h), k(f);
 	var C = L(f, 2);
 	Y(C, 21, () => V(i).claims.filter((e) => !V(o) || e.verdict === V(o)), (e) => e.name, (e, t) => {
-		var n = yc(), r = P(n), i = P(r), a = I(i, !0), o = L(i, 1, !0);
+		var n = Cc(), r = P(n), i = P(r), a = I(i, !0), o = L(i, 1, !0);
 		k(r);
 		var u = L(r, 2), d = P(u), f = I(d, !0), p = L(d, 2), m = I(p), h = L(p, 2);
 		Y(h, 17, () => V(t).numbers, J, (e, n) => {
-			var r = _c(), i = P(r), a = P(i), o = I(a, !0), s = L(a, 3), c = (e) => {
-				var t = mc(), r = F(t), i = I(r), a = L(r), o = (e) => {
-					var t = pc(), r = F(t, !0);
+			var r = xc(), i = P(r), a = P(i), o = I(a, !0), s = L(a, 3), c = (e) => {
+				var t = vc(), r = F(t), i = I(r), a = L(r), o = (e) => {
+					var t = _c(), r = F(t, !0);
 					r.nodeValue = " ";
 					var i = I(L(r));
 					R((e, t) => K(i, `[${e ?? ""}, ${t ?? ""}]`), [() => Q(V(n).low), () => Q(V(n).high)]), G(e, t);
@@ -4014,24 +4031,24 @@ function xc(e, t) {
 					K(i, `${e ?? ""} ${V(n).unit ?? ""}`), K(c, `n = ${V(n).prompts ?? ""}`);
 				}, [() => Q(V(n).value, 4)]), G(e, t);
 			}, l = /* @__PURE__ */ A(() => Z(V(n).value)), u = (e) => {
-				var t = hc(), r = I(t, !0);
+				var t = yc(), r = I(t, !0);
 				R((e) => K(r, e), [() => $(V(n).reason || "not measured")]), G(e, t);
 			};
 			q(s, (e) => {
 				V(l) ? e(c) : e(u, -1);
 			});
 			var d = L(s, 2), f = (e) => {
-				var t = gc(), r = I(L(F(t)), !0);
+				var t = bc(), r = I(L(F(t)), !0);
 				R(() => K(r, V(n).verdict)), G(e, t);
 			};
 			q(d, (e) => {
 				V(t).numbers.length > 1 && e(f);
-			}), k(i), lc(L(i, 2), { get entry() {
+			}), k(i), pc(L(i, 2), { get entry() {
 				return V(n);
 			} }), k(r), R((e) => K(o, e), [() => $(V(n).says)]), G(e, r);
 		});
 		var g = L(h, 2), _ = (e) => {
-			var n = vc(), r = I(n);
+			var n = Sc(), r = I(n);
 			R(() => K(r, `See it in ${Wi[V(t).view] ?? ""} →`)), H("click", n, () => l(V(t))), G(e, n);
 		}, v = /* @__PURE__ */ A(() => c(V(t)));
 		q(g, (e) => {
@@ -4051,11 +4068,11 @@ function xc(e, t) {
 		"questions",
 		"traced",
 		"seed"
-	].includes(e)).map(([, e]) => $(e)).join(", "), () => $(V(i).caution)]), H("click", b, () => N(o, "")), H("click", S, () => pa("claims.csv", "text/csv;charset=utf-8", ua(u()))), G(e, d), Ze();
+	].includes(e)).map(([, e]) => $(e)).join(", "), () => $(V(i).caution)]), H("click", b, () => N(o, "")), H("click", S, () => _a("claims.csv", "text/csv;charset=utf-8", ma(u()))), G(e, d), Ze();
 }
 Cr(["click"]);
 // src/lib/load.svelte.ts
-var Sc = class {
+var Ec = class {
 	#e = /* @__PURE__ */ M(null);
 	get value() {
 		return V(this.#e);
@@ -4080,8 +4097,8 @@ var Sc = class {
 			}), () => void (t = !0);
 		});
 	}
-}, Cc = /* @__PURE__ */ U("<button class=\"quiet\"> </button>"), wc = /* @__PURE__ */ U("<button class=\"quiet\">SVG</button> <button class=\"quiet\">PNG</button>", 1), Tc = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), Ec = /* @__PURE__ */ U("<th scope=\"col\"> </th>"), Dc = /* @__PURE__ */ U("<td> </td>"), Oc = /* @__PURE__ */ U("<tr></tr>"), kc = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Ac = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\"><table><thead><tr></tr></thead><tbody></tbody></table></div> <!>", 1), jc = /* @__PURE__ */ U("<section class=\"card\"><header><h3> </h3> <div class=\"tools\"><!> <!> <button class=\"quiet\">CSV</button> <!></div></header> <!> <div><!></div> <!></section>");
-function Mc(e, t) {
+}, Dc = /* @__PURE__ */ U("<button class=\"quiet\"> </button>"), Oc = /* @__PURE__ */ U("<button class=\"quiet\">SVG</button> <button class=\"quiet\">PNG</button>", 1), kc = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), Ac = /* @__PURE__ */ U("<th scope=\"col\"> </th>"), jc = /* @__PURE__ */ U("<td> </td>"), Mc = /* @__PURE__ */ U("<tr></tr>"), Nc = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Pc = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\"><table><thead><tr></tr></thead><tbody></tbody></table></div> <!>", 1), Fc = /* @__PURE__ */ U("<section class=\"card\"><header><h3> </h3> <div class=\"tools\"><!> <!> <button class=\"quiet\">CSV</button> <!></div></header> <!> <div><!></div> <!></section>");
+function Ic(e, t) {
 	Xe(t, !0);
 	let n = Ni(t, "note", 3, ""), r = Ni(t, "drawn", 3, !0), i = /* @__PURE__ */ M(!1), a, o = /* @__PURE__ */ M(""), s = /* @__PURE__ */ A(() => V(i) ? t.table() : null);
 	function c() {
@@ -4089,7 +4106,7 @@ function Mc(e, t) {
 		if (!e) return null;
 		let { width: t, height: n } = e.getBoundingClientRect(), r = getComputedStyle(a.closest(".card")).backgroundColor;
 		return {
-			text: fa(e, r),
+			text: ga(e, r),
 			width: t,
 			height: n
 		};
@@ -4097,19 +4114,19 @@ function Mc(e, t) {
 	async function l(e) {
 		N(o, "");
 		try {
-			if (e === "csv") return pa(ha(t.title, "csv"), "text/csv;charset=utf-8", ua(t.table()));
+			if (e === "csv") return _a(ya(t.title, "csv"), "text/csv;charset=utf-8", ma(t.table()));
 			let n = c();
 			if (!n) return void N(o, "Show the chart to save it as a picture.");
-			if (e === "svg") return pa(ha(t.title, "svg"), "image/svg+xml", n.text);
-			pa(ha(t.title, "png"), "image/png", await ma(n.text, n.width, n.height));
+			if (e === "svg") return _a(ya(t.title, "svg"), "image/svg+xml", n.text);
+			_a(ya(t.title, "png"), "image/png", await va(n.text, n.width, n.height));
 		} catch (e) {
 			N(o, String(e), !0);
 		}
 	}
-	var u = jc(), d = P(u), f = P(d), p = I(f, !0), h = L(f, 2), g = P(h);
+	var u = Fc(), d = P(u), f = P(d), p = I(f, !0), h = L(f, 2), g = P(h);
 	Qr(g, () => t.tools ?? m);
 	var _ = L(g, 2), v = (e) => {
-		var t = Cc(), n = I(t, !0);
+		var t = Dc(), n = I(t, !0);
 		R(() => {
 			X(t, "aria-pressed", V(i)), K(n, V(i) ? "Chart" : "Table");
 		}), H("click", t, () => N(i, !V(i))), G(e, t);
@@ -4118,7 +4135,7 @@ function Mc(e, t) {
 		r() && e(v);
 	});
 	var y = L(_, 2), b = L(y, 2), x = (e) => {
-		var t = wc(), n = F(t), r = L(n, 2);
+		var t = Oc(), n = F(t), r = L(n, 2);
 		R(() => {
 			n.disabled = V(i), r.disabled = V(i);
 		}), H("click", n, () => l("svg")), H("click", r, () => l("png")), G(e, t);
@@ -4127,23 +4144,23 @@ function Mc(e, t) {
 		r() && e(x);
 	}), k(h), k(d);
 	var S = L(d, 2), C = (e) => {
-		var t = Tc(), n = I(t, !0);
+		var t = kc(), n = I(t, !0);
 		R(() => K(n, V(o))), G(e, t);
 	};
 	q(S, (e) => {
 		V(o) && e(C);
 	});
-	var w = L(S, 2), ee = P(w), T = (e) => {
-		var n = Ac(), r = F(n), i = P(r), a = P(i), o = P(a);
+	var w = L(S, 2), T = P(w), E = (e) => {
+		var n = Pc(), r = F(n), i = P(r), a = P(i), o = P(a);
 		Y(o, 21, () => V(s).head, J, (e, t) => {
-			var n = Ec(), r = I(n, !0);
+			var n = Ac(), r = I(n, !0);
 			R(() => K(r, V(t))), G(e, n);
 		}), k(o), k(a);
 		var c = L(a);
 		Y(c, 21, () => V(s).rows.slice(0, 400), J, (e, t) => {
-			var n = Oc();
+			var n = Mc();
 			Y(n, 21, () => V(t), J, (e, t) => {
-				var n = Dc();
+				var n = jc();
 				let r;
 				var i = I(n, !0);
 				R((e) => {
@@ -4152,39 +4169,39 @@ function Mc(e, t) {
 			}), k(n), G(e, n);
 		}), k(c), k(i), k(r);
 		var l = L(r, 2), u = (e) => {
-			var t = kc(), n = I(t);
+			var t = Nc(), n = I(t);
 			R(() => K(n, `The first 400 of ${V(s).rows.length ?? ""} rows; the CSV has all.`)), G(e, t);
 		};
 		q(l, (e) => {
 			V(s).rows.length > 400 && e(u);
 		}), R(() => X(r, "aria-label", `${t.title}, as a table`)), G(e, n);
-	}, te = (e) => {
+	}, ee = (e) => {
 		var n = Nr();
 		Qr(F(n), () => t.children), G(e, n);
 	};
-	q(ee, (e) => {
-		V(s) ? e(T) : e(te, -1);
+	q(T, (e) => {
+		V(s) ? e(E) : e(ee, -1);
 	}), k(w), Ai(w, (e) => a = e, () => a);
-	var ne = L(w, 2), re = (e) => {
-		var t = kc(), r = I(t, !0);
+	var te = L(w, 2), ne = (e) => {
+		var t = Nc(), r = I(t, !0);
 		R(() => K(r, n())), G(e, t);
 	};
-	q(ne, (e) => {
-		n() && e(re);
+	q(te, (e) => {
+		n() && e(ne);
 	}), k(u), R(() => K(p, t.title)), H("click", y, () => l("csv")), G(e, u), Ze();
 }
 Cr(["click"]);
 // src/lib/colour.ts
-var Nc = (/* @__PURE__ */ "#00224e.#00285b.#002e6a.#053371.#1a386f.#273e6e.#32436d.#3b496c.#434e6c.#4b546c.#535a6d.#5a5f6e.#61656f.#686a71.#6f7073.#767676.#7d7c78.#848279.#8c8878.#938e78.#9b9476.#a39a74.#aba072.#b4a76f.#bcae6c.#c4b468.#cdbb63.#d5c25e.#dec958.#e7d150.#f0d846.#f9e03a.#fee838".split(".")).map((e) => [
+var Lc = (/* @__PURE__ */ "#00224e.#00285b.#002e6a.#053371.#1a386f.#273e6e.#32436d.#3b496c.#434e6c.#4b546c.#535a6d.#5a5f6e.#61656f.#686a71.#6f7073.#767676.#7d7c78.#848279.#8c8878.#938e78.#9b9476.#a39a74.#aba072.#b4a76f.#bcae6c.#c4b468.#cdbb63.#d5c25e.#dec958.#e7d150.#f0d846.#f9e03a.#fee838".split(".")).map((e) => [
 	1,
 	3,
 	5
 ].map((t) => parseInt(e.slice(t, t + 2), 16)));
-function Pc(e) {
-	let t = Math.min(1, Math.max(0, e)) * (Nc.length - 1), n = Math.min(Nc.length - 2, Math.floor(t)), r = t - n;
-	return Nc[n].map((e, t) => Math.round(e + (Nc[n + 1][t] - e) * r));
+function Rc(e) {
+	let t = Math.min(1, Math.max(0, e)) * (Lc.length - 1), n = Math.min(Lc.length - 2, Math.floor(t)), r = t - n;
+	return Lc[n].map((e, t) => Math.round(e + (Lc[n + 1][t] - e) * r));
 }
-function Fc([e, t, n]) {
+function zc([e, t, n]) {
 	let r = [
 		e,
 		t,
@@ -4192,17 +4209,17 @@ function Fc([e, t, n]) {
 	].map((e) => e / 255 <= .04045 ? e / 255 / 12.92 : ((e / 255 + .055) / 1.055) ** 2.4), i = .2126 * r[0] + .7152 * r[1] + .0722 * r[2];
 	return (i + .05) / .05 > 1.05 / (i + .05) ? "#000" : "#fff";
 }
-var Ic = Array.from({ length: 64 }, (e, t) => {
-	let n = Pc(t / 63);
+var Bc = Array.from({ length: 64 }, (e, t) => {
+	let n = Rc(t / 63);
 	return {
 		ground: `rgb(${n.join(",")})`,
-		ink: Fc(n)
+		ink: zc(n)
 	};
 });
-function Lc(e) {
-	return Ic[Math.round(Math.min(1, Math.max(0, e)) * 63)];
+function Vc(e) {
+	return Bc[Math.round(Math.min(1, Math.max(0, e)) * 63)];
 }
-function Rc(e, t) {
+function Hc(e, t) {
 	return e === "lift" ? t ? {
 		low: 1 / 8,
 		high: 64,
@@ -4221,10 +4238,10 @@ function Rc(e, t) {
 		log: t
 	};
 }
-function zc(e, t) {
+function Uc(e, t) {
 	return e.log ? t <= 0 ? 0 : Math.log(t / e.low) / Math.log(e.high / e.low) : (t - e.low) / (e.high - e.low);
 }
-var Bc = [
+var Wc = [
 	"",
 	"7 3",
 	"2 3",
@@ -4232,8 +4249,8 @@ var Bc = [
 	"12 4",
 	"4 2",
 	"1 2"
-], Vc = /* @__PURE__ */ W("<line class=\"grid\"></line><text class=\"tick\" text-anchor=\"end\"> </text>", 1), Hc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Uc = /* @__PURE__ */ W("<line class=\"cursor\"></line>"), Wc = /* @__PURE__ */ W("<line></line>"), Gc = /* @__PURE__ */ W("<path></path>"), Kc = /* @__PURE__ */ W("<rect width=\"5.2\" height=\"5.2\"></rect>"), qc = /* @__PURE__ */ W("<circle r=\"2.7\"></circle>"), Jc = /* @__PURE__ */ W("<!><!>", 1), Yc = /* @__PURE__ */ W("<!><!><!>", 1), Xc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\">no numbers here</text>"), Zc = /* @__PURE__ */ W("<line x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line>"), Qc = /* @__PURE__ */ W("<rect x=\"10.4\" y=\"2.4\" width=\"5.2\" height=\"5.2\"></rect>"), $c = /* @__PURE__ */ W("<path d=\"M13 1.4l3.6 6.4h-7.2z\"></path>"), el = /* @__PURE__ */ W("<circle cx=\"13\" cy=\"5\" r=\"2.7\"></circle>"), tl = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><!><!></svg> </li>"), nl = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><line class=\"null c0\" x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line></svg> </li>"), rl = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><text class=\"axis-label\" y=\"11\"> </text><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><!><!><!></svg> <ul class=\"legend\"><!> <!></ul></div>");
-function il(e, t) {
+], Gc = /* @__PURE__ */ W("<line class=\"grid\"></line><text class=\"tick\" text-anchor=\"end\"> </text>", 1), Kc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), qc = /* @__PURE__ */ W("<line class=\"cursor\"></line>"), Jc = /* @__PURE__ */ W("<line></line>"), Yc = /* @__PURE__ */ W("<path></path>"), Xc = /* @__PURE__ */ W("<rect width=\"5.2\" height=\"5.2\"></rect>"), Zc = /* @__PURE__ */ W("<circle r=\"2.7\"></circle>"), Qc = /* @__PURE__ */ W("<!><!>", 1), $c = /* @__PURE__ */ W("<!><!><!>", 1), el = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\">no numbers here</text>"), tl = /* @__PURE__ */ W("<line x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line>"), nl = /* @__PURE__ */ W("<rect x=\"10.4\" y=\"2.4\" width=\"5.2\" height=\"5.2\"></rect>"), rl = /* @__PURE__ */ W("<path d=\"M13 1.4l3.6 6.4h-7.2z\"></path>"), il = /* @__PURE__ */ W("<circle cx=\"13\" cy=\"5\" r=\"2.7\"></circle>"), al = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><!><!></svg> </li>"), ol = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><line class=\"null c0\" x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line></svg> </li>"), sl = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><text class=\"axis-label\" y=\"11\"> </text><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><!><!><!></svg> <ul class=\"legend\"><!> <!></ul></div>");
+function cl(e, t) {
 	Xe(t, !0);
 	let n = Ni(t, "at", 3, null), r = Ni(t, "height", 3, 190), i = Ni(t, "zero", 3, !1), a = Ni(t, "unit", 3, ""), o = Zi(), s = /* @__PURE__ */ M(320), c = /* @__PURE__ */ A(() => t.series.flatMap((e) => [
 		e.values,
@@ -4243,11 +4260,11 @@ function il(e, t) {
 	].flat()).filter(Z)), l = /* @__PURE__ */ A(() => t.x.every((e) => typeof e == "number") && t.x.length > 1), u = /* @__PURE__ */ A(() => {
 		let e = [50, V(s) - 12 - 6];
 		if (!V(l)) return (n) => e[0] + (n + .5) / t.x.length * (e[1] - e[0]);
-		let n = rc([Math.min(...t.x), Math.max(...t.x)], e);
+		let n = sc([Math.min(...t.x), Math.max(...t.x)], e);
 		return (e) => n(t.x[e]);
 	}), d = /* @__PURE__ */ A(() => {
 		let e = t.domain?.[0] ?? Math.min(...V(c), i() ? 0 : Infinity), n = t.domain?.[1] ?? Math.max(...V(c), i() ? 0 : -Infinity);
-		return rc(V(c).length || t.domain ? e === n ? [e - .5, n + .5] : [e, n] : [0, 1], [r() - 34, 18]).nice(4);
+		return sc(V(c).length || t.domain ? e === n ? [e - .5, n + .5] : [e, n] : [0, 1], [r() - 34, 18]).nice(4);
 	}), f = /* @__PURE__ */ A(() => {
 		let e = Math.max(2, Math.floor((V(s) - 44) / (V(l) ? 44 : 74))), n = Math.ceil(t.x.length / e);
 		return [...t.x.keys()].filter((e) => e % n === 0);
@@ -4277,13 +4294,13 @@ function il(e, t) {
 			lines: r
 		};
 	}
-	var _ = rl(), v = P(_);
+	var _ = sl(), v = P(_);
 	let y;
 	var b = P(v);
 	X(b, "x", 44);
 	var x = I(b, !0), S = L(b);
 	Y(S, 17, () => V(d).ticks(4), J, (e, t) => {
-		var n = Vc(), r = F(n);
+		var n = Gc(), r = F(n);
 		X(r, "x1", 44);
 		var i = L(r);
 		X(i, "x", 38);
@@ -4299,28 +4316,28 @@ function il(e, t) {
 	});
 	var C = L(S);
 	Y(C, 17, () => V(f), J, (e, n) => {
-		var i = Hc(), a = I(i, !0);
+		var i = Kc(), a = I(i, !0);
 		R((e) => {
 			X(i, "x", e), X(i, "y", r() - 34 + 15), K(a, t.x[V(n)]);
 		}, [() => V(u)(V(n))]), G(e, i);
 	});
-	var w = L(C), ee = I(w, !0), T = L(w), te = (e) => {
-		var t = Uc();
+	var w = L(C), T = I(w, !0), E = L(w), ee = (e) => {
+		var t = qc();
 		X(t, "y1", 18), R((e, n) => {
 			X(t, "x1", e), X(t, "x2", n), X(t, "y2", r() - 34);
 		}, [() => V(u)(n()), () => V(u)(n())]), G(e, t);
 	};
-	q(T, (e) => {
-		n() !== null && n() < t.x.length && e(te);
+	q(E, (e) => {
+		n() !== null && n() < t.x.length && e(ee);
 	});
-	var ne = L(T);
-	Y(ne, 17, () => t.series, J, (e, n) => {
-		var r = Yc(), i = F(r), a = (e) => {
+	var te = L(E);
+	Y(te, 17, () => t.series, J, (e, n) => {
+		var r = $c(), i = F(r), a = (e) => {
 			var t = Nr(), r = F(t), i = (e) => {
 				var t = Nr();
 				Y(F(t), 17, () => V(n).nulls, J, (e, t, r) => {
 					var i = Nr(), a = F(i), o = (e) => {
-						var i = Wc();
+						var i = Jc();
 						R((e, t, r, a) => {
 							ii(i, 0, `null c${V(n).colour ?? ""}`), X(i, "x1", e), X(i, "x2", t), X(i, "y1", r), X(i, "y2", a);
 						}, [
@@ -4335,7 +4352,7 @@ function il(e, t) {
 					}), G(e, i);
 				}), G(e, t);
 			}, a = (e) => {
-				var t = Gc();
+				var t = Yc();
 				R((e) => {
 					ii(t, 0, `null c${V(n).colour ?? ""}`), X(t, "d", e);
 				}, [() => m(V(n).nulls)]), G(e, t);
@@ -4348,17 +4365,17 @@ function il(e, t) {
 			V(n).nulls && e(a);
 		});
 		var o = L(i), s = (e) => {
-			var t = Gc();
+			var t = Yc();
 			R((e) => {
-				ii(t, 0, `line c${V(n).colour ?? ""}`), X(t, "d", e), X(t, "stroke-dasharray", Bc[V(n).colour]);
+				ii(t, 0, `line c${V(n).colour ?? ""}`), X(t, "d", e), X(t, "stroke-dasharray", Wc[V(n).colour]);
 			}, [() => m(V(n).values, p(V(n)))]), G(e, t);
 		};
 		q(o, (e) => {
 			V(n).points || e(s);
 		}), Y(L(o), 17, () => V(n).values, J, (e, r, i) => {
 			var a = Nr(), o = F(a), s = (e) => {
-				var a = Jc(), o = F(a), s = (e) => {
-					var t = Wc();
+				var a = Qc(), o = F(a), s = (e) => {
+					var t = Jc();
 					R((e, r, i, a) => {
 						ii(t, 0, `interval c${V(n).colour ?? ""}`), X(t, "x1", e), X(t, "x2", r), X(t, "y1", i), X(t, "y2", a);
 					}, [
@@ -4374,17 +4391,17 @@ function il(e, t) {
 				var l = L(o), f = (e) => {
 					let t = /* @__PURE__ */ A(() => V(u)(i) + p(V(n)));
 					var a = Nr(), o = F(a), s = (e) => {
-						var i = Kc();
+						var i = Xc();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "x", V(t) - 2.6), X(i, "y", e);
 						}, [() => V(d)(V(r)) - 2.6]), G(e, i);
 					}, c = (e) => {
-						var i = Gc();
+						var i = Yc();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "d", e);
 						}, [() => `M${V(t)} ${V(d)(V(r)) - 3.6}l3.6 6.4h-7.2z`]), G(e, i);
 					}, l = (e) => {
-						var i = qc();
+						var i = Zc();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "cx", V(t)), X(i, "cy", e);
 						}, [() => V(d)(V(r))]), G(e, i);
@@ -4402,34 +4419,34 @@ function il(e, t) {
 			}), G(e, a);
 		}), G(e, r);
 	});
-	var re = L(ne), E = (e) => {
-		var t = Xc();
+	var ne = L(te), re = (e) => {
+		var t = el();
 		R(() => {
 			X(t, "x", V(s) / 2), X(t, "y", r() / 2);
 		}), G(e, t);
 	};
-	q(re, (e) => {
-		V(c).length || e(E);
+	q(ne, (e) => {
+		V(c).length || e(re);
 	}), k(v);
 	var ie = L(v, 2), ae = P(ie);
 	Y(ae, 17, () => t.series, J, (e, t) => {
-		var n = tl(), r = P(n), i = P(r), a = (e) => {
-			var n = Zc();
+		var n = al(), r = P(n), i = P(r), a = (e) => {
+			var n = tl();
 			R(() => {
-				ii(n, 0, `line c${V(t).colour ?? ""}`), X(n, "stroke-dasharray", Bc[V(t).colour]);
+				ii(n, 0, `line c${V(t).colour ?? ""}`), X(n, "stroke-dasharray", Wc[V(t).colour]);
 			}), G(e, n);
 		};
 		q(i, (e) => {
 			V(t).points || e(a);
 		});
 		var o = L(i), s = (e) => {
-			var n = Qc();
+			var n = nl();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		}, c = (e) => {
-			var n = $c();
+			var n = rl();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		}, l = (e) => {
-			var n = el();
+			var n = il();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		};
 		q(o, (e) => {
@@ -4439,19 +4456,19 @@ function il(e, t) {
 		k(n), R((e) => K(u, ` ${V(t).name ?? ""}${e ?? ""}`), [() => V(t).values.some(Z) ? "" : " (none here)"]), G(e, n);
 	});
 	var oe = L(ae, 2), se = (e) => {
-		var n = nl(), r = L(P(n));
+		var n = ol(), r = L(P(n));
 		k(n), R((e) => K(r, ` ${e ?? ""}`), [() => t.series.find((e) => e.nulls)?.nullName ?? "null"]), G(e, n);
 	}, ce = /* @__PURE__ */ A(() => t.series.some((e) => e.nulls));
 	q(oe, (e) => {
 		V(ce) && e(se);
 	}), k(ie), k(_), R(() => {
-		X(v, "aria-label", t.label), X(v, "viewBox", `0 0 ${V(s)} ${r()}`), X(v, "height", r()), y = ii(v, 0, "", null, y, { pickable: t.pick }), K(x, t.yLabel), X(w, "x", V(s) - 12), X(w, "y", r() - 3), K(ee, t.xLabel);
+		X(v, "aria-label", t.label), X(v, "viewBox", `0 0 ${V(s)} ${r()}`), X(v, "height", r()), y = ii(v, 0, "", null, y, { pickable: t.pick }), K(x, t.yLabel), X(w, "x", V(s) - 12), X(w, "y", r() - 3), K(T, t.xLabel);
 	}), H("pointermove", v, g), Sr("pointerleave", v, () => o.hover = null), H("click", v, (e) => t.pick?.(h(e))), Oi(_, "clientWidth", (e) => N(s, e)), G(e, _), Ze();
 }
 Cr(["pointermove", "click"]);
 // src/views/Contexts.svelte
-var al = /* @__PURE__ */ U("<option> </option>"), ol = /* @__PURE__ */ U("<label class=\"field\">Evaluation<select></select></label>"), sl = /* @__PURE__ */ U("<button> </button>"), cl = /* @__PURE__ */ U("<th scope=\"col\"><button class=\"sort\"> </button></th>"), ll = /* @__PURE__ */ U("<button class=\"link\"> </button>"), ul = /* @__PURE__ */ U("<td><!></td>"), dl = /* @__PURE__ */ U("<tr></tr>"), fl = /* @__PURE__ */ U("<section class=\"card wide-card\"><header><h3>Everything as a table</h3></header> <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All numbers of the evaluation\"><table><thead><tr></tr></thead><tbody></tbody></table></div></section>"), pl = /* @__PURE__ */ U("<span class=\"reply\"><span class=\"dim\"> </span> </span>"), ml = /* @__PURE__ */ U("<h3> </h3> <p class=\"dim\"> </p> <pre> </pre> <p>wrote: <bdi> </bdi></p>", 1), hl = /* @__PURE__ */ U("<details class=\"card\"><summary><b> </b> <span class=\"dim\">answer</span> <!></summary> <!></details>"), gl = /* @__PURE__ */ U("<section class=\"answers\" aria-label=\"Questions\"><h2> </h2> <p class=\"dim\"> </p> <!></section>"), _l = /* @__PURE__ */ U("<p class=\"note\">No questions are kept for this point.</p>"), vl = /* @__PURE__ */ U("<div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Outcome\"></span></div> <p class=\"lede\">Means with 95 % intervals over questions. Click a point to read its questions, prompts and answers.</p> <div class=\"grid\"><!> <!> <!></div> <!> <!>", 1);
-function yl(e, t) {
+var ll = /* @__PURE__ */ U("<option> </option>"), ul = /* @__PURE__ */ U("<label class=\"field\">Evaluation<select></select></label>"), dl = /* @__PURE__ */ U("<button> </button>"), fl = /* @__PURE__ */ U("<p class=\"note\"> </p>"), pl = /* @__PURE__ */ U("<th scope=\"col\"><button class=\"sort\"> </button></th>"), ml = /* @__PURE__ */ U("<button class=\"link\"> </button>"), hl = /* @__PURE__ */ U("<td><!></td>"), gl = /* @__PURE__ */ U("<tr></tr>"), _l = /* @__PURE__ */ U("<section class=\"card wide-card\"><header><h3>Everything as a table</h3></header> <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All numbers of the evaluation\"><table><thead><tr></tr></thead><tbody></tbody></table></div></section>"), vl = /* @__PURE__ */ U("<span class=\"reply\"><span class=\"dim\"> </span> </span>"), yl = /* @__PURE__ */ U("<h3> </h3> <p class=\"dim\"> </p> <pre> </pre> <p>wrote: <bdi> </bdi></p>", 1), bl = /* @__PURE__ */ U("<details class=\"card\"><summary><b> </b> <span class=\"dim\">answer</span> <!></summary> <!></details>"), xl = /* @__PURE__ */ U("<section class=\"answers\" aria-label=\"Questions\"><h2> </h2> <p class=\"dim\"> </p> <!></section>"), Sl = /* @__PURE__ */ U("<p class=\"note\">No questions are kept for this point.</p>"), Cl = /* @__PURE__ */ U("<div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Outcome\"></span></div> <p class=\"lede\">Means with 95 % intervals over questions. Click a point to read its questions, prompts and answers.</p> <!> <div class=\"grid\"><!> <!> <!></div> <!> <!>", 1);
+function wl(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.evaluations), i = /* @__PURE__ */ A(() => V(r)[Math.min(n.table, V(r).length - 1)]), a = /* @__PURE__ */ A(() => [...new Set(V(i).points.map((e) => e.outcome))]), o = /* @__PURE__ */ A(() => V(a).includes(n.outcome) ? n.outcome : V(a)[0]), s = /* @__PURE__ */ A(() => V(i).points.filter((e) => e.outcome === V(o))), c = /* @__PURE__ */ A(() => V(s).filter((e) => e.quantity === "mean")), l = /* @__PURE__ */ A(() => V(c).filter((e) => !e.intervention)), u = ["closed-book", "gold"], d = {
 		accuracy: "share of questions",
@@ -4490,14 +4507,14 @@ function yl(e, t) {
 		count: "as many keys",
 		mass: "as much attention",
 		heads: "as many heads"
-	}, w = /* @__PURE__ */ A(() => V(s).filter((e) => e.quantity === "damage")), ee = /* @__PURE__ */ A(() => p(V(w).map((e) => e.context))), T = (e) => p(V(w).filter((t) => t.context === e).map((e) => [e.intervention, C[e.control] ?? e.control].filter(Boolean).join(", control: "))), te = (e) => [e.intervention, C[e.control] ?? e.control].filter(Boolean).join(", control: "), ne = /* @__PURE__ */ A(() => V(s).filter((e) => [
+	}, w = /* @__PURE__ */ A(() => V(s).filter((e) => e.quantity === "damage")), T = /* @__PURE__ */ A(() => p(V(w).map((e) => e.context))), E = (e) => p(V(w).filter((t) => t.context === e).map((e) => [e.intervention, C[e.control] ?? e.control].filter(Boolean).join(", control: "))), ee = (e) => [e.intervention, C[e.control] ?? e.control].filter(Boolean).join(", control: "), te = /* @__PURE__ */ A(() => V(s).filter((e) => [
 		"interaction",
 		"gain",
 		"damage beyond control",
 		"damage per removed",
 		"slope",
 		"slope difference"
-	].includes(e.quantity))), re = /* @__PURE__ */ M("quantity"), E = /* @__PURE__ */ M(!1), ie = [
+	].includes(e.quantity))), ne = /* @__PURE__ */ M("quantity"), re = /* @__PURE__ */ M(!1), ie = [
 		["quantity", "quantity"],
 		["model", "model"],
 		["other", "minus"],
@@ -4513,12 +4530,12 @@ function yl(e, t) {
 		["removed", "removed"],
 		["reason", "reason"]
 	], ae = /* @__PURE__ */ A(() => [...V(s)].sort((e, t) => {
-		let [n, r] = [e[V(re)], t[V(re)]], i = typeof n == "number" && typeof r == "number" ? n - r : String(n ?? "").localeCompare(String(r ?? ""), "en", { numeric: !0 });
-		return V(E) ? -i : i;
+		let [n, r] = [e[V(ne)], t[V(ne)]], i = typeof n == "number" && typeof r == "number" ? n - r : String(n ?? "").localeCompare(String(r ?? ""), "en", { numeric: !0 });
+		return V(re) ? -i : i;
 	})), oe = (e) => () => ({
 		head: ie.map(([, e]) => e),
 		rows: e.map((e) => ie.map(([t]) => e[t]))
-	}), se = /* @__PURE__ */ A(() => V(c).filter((e) => S(e) === n.point && e.answers)), ce = new Sc(async () => {
+	}), se = /* @__PURE__ */ A(() => V(c).filter((e) => S(e) === n.point && e.answers)), ce = new Ec(async () => {
 		let e = V(se).map((e) => [e.model, e.answers]);
 		return Promise.all(e.map(async ([e, t]) => [e, await n.page.answers(t)]));
 	}), le = /* @__PURE__ */ A(() => ce.value?.length ? ce.value[0][1].map((e) => ({
@@ -4535,10 +4552,10 @@ function yl(e, t) {
 			behavior: "smooth"
 		}), 100);
 	}
-	var fe = vl(), pe = F(fe), me = P(pe), he = (e) => {
-		var t = ol(), i = L(P(t));
+	var fe = Cl(), pe = F(fe), me = P(pe), he = (e) => {
+		var t = ul(), i = L(P(t));
 		Y(i, 21, () => V(r), J, (e, t, n) => {
-			var r = al(), i = I(r, !0);
+			var r = ll(), i = I(r, !0);
 			r.value = r.__value = n, R((e) => K(i, e), [() => $(V(t).name)]), G(e, r);
 		}), k(i), ui(i), k(t), di(i, () => n.table, (e) => n.table = e), G(e, t);
 	};
@@ -4547,15 +4564,22 @@ function yl(e, t) {
 	});
 	var ge = L(me, 2);
 	Y(ge, 21, () => V(a), J, (e, t) => {
-		var r = sl(), i = I(r, !0);
+		var r = dl(), i = I(r, !0);
 		R((e) => {
 			X(r, "aria-pressed", V(t) === V(o)), K(i, e);
 		}, [() => V(t).replaceAll("_", " ")]), H("click", r, () => n.outcome = V(t)), G(e, r);
 	}), k(ge), k(pe);
-	var _e = L(pe, 4), ve = P(_e), ye = (e) => {
+	var _e = L(pe, 4);
+	Y(_e, 17, () => Object.entries(n.page.leftOut), J, (e, t) => {
+		var n = /* @__PURE__ */ A(() => _(V(t), 2));
+		let r = () => V(n)[0], i = () => V(n)[1];
+		var a = fl(), o = I(a);
+		R((e, t) => K(o, `${e ?? ""} is left out: ${t ?? ""}`), [() => $(r()), () => $(i())]), G(e, a);
+	});
+	var ve = L(_e, 2), ye = P(ve), be = (e) => {
 		{
 			let t = /* @__PURE__ */ A(() => `Brackets: ${V(f)}`), n = /* @__PURE__ */ A(() => oe(V(l).filter((e) => u.includes(e.context))));
-			Mc(e, {
+			Ic(e, {
 				get title() {
 					return V(t);
 				},
@@ -4565,7 +4589,7 @@ function yl(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(f)} of the brackets`), n = /* @__PURE__ */ A(() => d[V(o)] ?? V(f)), r = /* @__PURE__ */ A(() => V(o) === "log_likelihood" ? void 0 : [0, 1]), i = /* @__PURE__ */ A(() => x(b(V(l), V(h), (e) => e.context, { points: !0 }), V(h)));
-						il(e, {
+						cl(e, {
 							get label() {
 								return V(t);
 							},
@@ -4591,15 +4615,15 @@ function yl(e, t) {
 			});
 		}
 	};
-	q(ve, (e) => {
-		V(h).length && e(ye);
+	q(ye, (e) => {
+		V(h).length && e(be);
 	});
-	var be = L(ve, 2);
-	Y(be, 17, () => V(g), J, (e, t) => {
+	var xe = L(ye, 2);
+	Y(xe, 17, () => V(g), J, (e, t) => {
 		let n = /* @__PURE__ */ A(() => v(V(t)));
 		{
 			let r = /* @__PURE__ */ A(() => `${V(t)}: ${V(f)}`), i = /* @__PURE__ */ A(() => oe(V(l).filter((e) => e.kind === V(t))));
-			Mc(e, {
+			Ic(e, {
 				get title() {
 					return V(r);
 				},
@@ -4609,7 +4633,7 @@ function yl(e, t) {
 				children: (e, r) => {
 					{
 						let r = /* @__PURE__ */ A(() => `${V(f)} by ${V(t)}`), i = /* @__PURE__ */ A(() => V(n).map(y)), a = /* @__PURE__ */ A(() => d[V(o)] ?? V(f)), s = /* @__PURE__ */ A(() => V(o) === "log_likelihood" ? void 0 : [0, 1]), c = /* @__PURE__ */ A(() => x(b(V(l), V(n), (e) => e.context, { points: V(t) === "layout" || V(n).length === 1 }), V(n)));
-						il(e, {
+						cl(e, {
 							get label() {
 								return V(r);
 							},
@@ -4636,11 +4660,11 @@ function yl(e, t) {
 				$$slots: { default: !0 }
 			});
 		}
-	}), Y(L(be, 2), 17, () => V(ee), J, (e, t) => {
-		let n = /* @__PURE__ */ A(() => T(V(t)));
+	}), Y(L(xe, 2), 17, () => V(T), J, (e, t) => {
+		let n = /* @__PURE__ */ A(() => E(V(t)));
 		{
 			let r = /* @__PURE__ */ A(() => `Damage in ${V(t)}: ${V(f)}`), i = /* @__PURE__ */ A(() => oe(V(w).filter((e) => e.context === V(t))));
-			Mc(e, {
+			Ic(e, {
 				get title() {
 					return V(r);
 				},
@@ -4650,8 +4674,8 @@ function yl(e, t) {
 				note: "The unedited outcome minus that under the intervention, beside its controls, which hit random others.",
 				children: (e, r) => {
 					{
-						let r = /* @__PURE__ */ A(() => `Damage by intervention in ${V(t)}`), i = /* @__PURE__ */ A(() => `${V(f)} lost`), a = /* @__PURE__ */ A(() => b(V(w).filter((e) => e.context === V(t)), V(n), te, { points: !0 }));
-						il(e, {
+						let r = /* @__PURE__ */ A(() => `Damage by intervention in ${V(t)}`), i = /* @__PURE__ */ A(() => `${V(f)} lost`), a = /* @__PURE__ */ A(() => b(V(w).filter((e) => e.context === V(t)), V(n), ee, { points: !0 }));
+						cl(e, {
 							get label() {
 								return V(r);
 							},
@@ -4667,7 +4691,7 @@ function yl(e, t) {
 								return V(a);
 							},
 							pick: (e) => {
-								let r = V(w).find((r) => r.context === V(t) && te(r) === V(n)[e]);
+								let r = V(w).find((r) => r.context === V(t) && ee(r) === V(n)[e]);
 								de(r.context, r.intervention, r.control);
 							},
 							height: 240
@@ -4677,29 +4701,29 @@ function yl(e, t) {
 				$$slots: { default: !0 }
 			});
 		}
-	}), k(_e);
-	var xe = L(_e, 2), Se = (e) => {
-		var t = fl(), n = L(P(t), 2), r = P(n), i = P(r), a = P(i);
+	}), k(ve);
+	var Se = L(ve, 2), D = (e) => {
+		var t = _l(), n = L(P(t), 2), r = P(n), i = P(r), a = P(i);
 		Y(a, 21, () => ie, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[0], i = () => V(n)[1];
-			var a = cl(), o = P(a), s = I(o);
+			var a = pl(), o = P(a), s = I(o);
 			k(a), R(() => {
-				X(a, "aria-sort", V(re) === r() ? V(E) ? "descending" : "ascending" : "none"), K(s, `${i() ?? ""}${V(re) === r() ? V(E) ? " ↓" : " ↑" : ""}`);
+				X(a, "aria-sort", V(ne) === r() ? V(re) ? "descending" : "ascending" : "none"), K(s, `${i() ?? ""}${V(ne) === r() ? V(re) ? " ↓" : " ↑" : ""}`);
 			}), H("click", o, () => {
-				N(E, V(re) === r() && !V(E), !0), N(re, r(), !0);
+				N(re, V(ne) === r() && !V(re), !0), N(ne, r(), !0);
 			}), G(e, a);
 		}), k(a), k(i);
 		var o = L(i);
 		Y(o, 21, () => V(ae), J, (e, t) => {
-			var n = dl();
+			var n = gl();
 			Y(n, 21, () => ie, J, (e, n) => {
 				var r = /* @__PURE__ */ A(() => _(V(n), 1));
 				let i = () => V(r)[0];
-				var a = ul();
+				var a = hl();
 				let o;
 				var s = P(a), c = (e) => {
-					var n = ll(), r = I(n, !0);
+					var n = ml(), r = I(n, !0);
 					R((e) => K(r, e), [() => $(V(t).context)]), H("click", n, () => de(V(t).context, V(t).intervention, V(t).control)), G(e, n);
 				}, l = (e) => {
 					var n = Mr();
@@ -4714,18 +4738,18 @@ function yl(e, t) {
 			}), k(n), G(e, n);
 		}), k(o), k(r), k(n), k(t), G(e, t);
 	};
-	q(xe, (e) => {
-		V(ne).length && e(Se);
+	q(Se, (e) => {
+		V(te).length && e(D);
 	});
-	var D = L(xe, 2), Ce = (e) => {
-		var t = gl(), r = P(t), i = I(r, !0), a = L(r, 2), o = I(a);
+	var Ce = L(Se, 2), O = (e) => {
+		var t = xl(), r = P(t), i = I(r, !0), a = L(r, 2), o = I(a);
 		Y(L(a, 2), 17, () => V(le), J, (e, t) => {
 			let n = () => V(t).first, r = () => V(t).of;
-			var i = hl(), a = P(i), o = P(a), s = I(o, !0), c = L(o, 3);
+			var i = bl(), a = P(i), o = P(a), s = I(o, !0), c = L(o, 3);
 			Y(L(c), 17, r, J, (e, t) => {
 				var n = /* @__PURE__ */ A(() => _(V(t), 2));
 				let r = () => V(n)[0], i = () => V(n)[1];
-				var a = pl(), o = P(a), s = I(o, !0), c = L(o);
+				var a = vl(), o = P(a), s = I(o, !0), c = L(o);
 				k(a), R((e, t) => {
 					K(s, e), K(c, ` ${i()?.accuracy ? "✓" : "✕"} ${t ?? ""}`);
 				}, [() => $(r()), () => $(i()?.prediction ?? "–")]), G(e, a);
@@ -4733,7 +4757,7 @@ function yl(e, t) {
 				var n = /* @__PURE__ */ A(() => _(V(t), 2));
 				let r = () => V(n)[0], i = () => V(n)[1];
 				var a = Nr(), o = F(a), s = (e) => {
-					var t = ml(), n = F(t), a = I(n, !0), o = L(n, 2), s = I(o), c = L(o, 2), l = I(c, !0), u = L(c, 2), d = I(L(P(u)), !0);
+					var t = yl(), n = F(t), a = I(n, !0), o = L(n, 2), s = I(o), c = L(o, 2), l = I(c, !0), u = L(c, 2), d = I(L(P(u)), !0);
 					k(u), R((e, t, n, r, i) => {
 						K(a, e), K(s, `accuracy ${t ?? ""} · log likelihood ${n ?? ""}`), K(l, r), K(d, i);
 					}, [
@@ -4753,31 +4777,31 @@ function yl(e, t) {
 		}), k(t), Ai(t, (e) => N(ue, e), () => V(ue)), R((e) => {
 			K(i, e), K(o, `${V(le).length ?? ""} questions.`);
 		}, [() => $(n.point.replaceAll(" |  | ", "").replace(/( \| )+$/, ""))]), G(e, t);
-	}, O = (e) => {
-		G(e, _l());
+	}, we = (e) => {
+		G(e, Sl());
 	};
-	q(D, (e) => {
-		n.point && V(le).length ? e(Ce) : n.point && V(m).length && e(O, 1);
+	q(Ce, (e) => {
+		n.point && V(le).length ? e(O) : n.point && V(m).length && e(we, 1);
 	}), G(e, fe), Ze();
 }
 Cr(["click"]);
 // src/data/schema.ts
-var bl = [
+var Tl = [
 	"first token",
 	"strongest key",
 	"anchors"
-], xl = [
+], El = [
 	"float index",
 	"no memory",
 	"across halves",
 	"no movement"
-], Sl = [
+], Dl = [
 	"padding",
 	"prompt",
 	"masked",
 	"committed now",
 	"committed before"
-], Cl = [
+], Ol = [
 	"none",
 	"mask",
 	"special",
@@ -4787,7 +4811,7 @@ var bl = [
 	"function",
 	"content",
 	"number"
-], wl = {
+], kl = {
 	canvas: ["step", "position"],
 	state: ["step", "position"],
 	role: ["step", "position"],
@@ -4960,7 +4984,7 @@ var bl = [
 	flow_fair: ["layer", "region"],
 	rollout: ["layer", "region"],
 	rollout_null: ["layer", "region"]
-}, Tl = [
+}, Al = [
 	"canvas",
 	"state",
 	"role",
@@ -4974,12 +4998,12 @@ var bl = [
 	"absorbed_null",
 	"entropy",
 	"centroid"
-], El = [
+], jl = [
 	"mass",
 	"visible",
 	"null",
 	"standing"
-], Dl = class {
+], Ml = class {
 	run;
 	sample;
 	step;
@@ -4998,16 +5022,16 @@ var bl = [
 		return r.subarray(s, s + o);
 	}
 };
-async function Ol(e, t, n, r, i = Tl) {
+async function Nl(e, t, n, r, i = Al) {
 	let a = /* @__PURE__ */ new Map(), o = /* @__PURE__ */ new Map();
 	return await Promise.all(i.map(async (t) => {
 		let i = e.array(n, t);
 		if (!i) return;
 		let s = await i;
 		a.set(t, s), o.set(t, await s.row(r)), r + 1 < n.steps && s.stored(r + 1);
-	})), new Dl(t, n, r, o, a);
+	})), new Ml(t, n, r, o, a);
 }
-var kl = class {
+var Pl = class {
 	lift;
 	visible;
 	fair;
@@ -5037,18 +5061,18 @@ var kl = class {
 		return t;
 	}
 };
-async function Al(e, t, n, r, i) {
-	if (r === null) return jl(t, n, i);
+async function Fl(e, t, n, r, i) {
+	if (r === null) return Il(t, n, i);
 	let a = t.along("visible", n, i), o = t.along("null", n, i), s = e.array(t.sample, "lift_by_head");
 	if (!s || !a || !o) return null;
 	let c = await s, [, , l, u, d] = c.shape;
-	return new kl(await c.row(t.step, ((n * l + r) * u + i) * d, d), a, o, null, c.approximate);
+	return new Pl(await c.row(t.step, ((n * l + r) * u + i) * d, d), a, o, null, c.approximate);
 }
-function jl(e, t, n) {
+function Il(e, t, n) {
 	let r = e.along("mass", t, n), i = e.along("visible", t, n), a = e.along("null", t, n);
-	return r && i && a ? new kl(Fi(r, i, a), i, a, e.along("standing", t, n), null) : null;
+	return r && i && a ? new Pl(Fi(r, i, a), i, a, e.along("standing", t, n), null) : null;
 }
-var Ml = class {
+var Ll = class {
 	profiles;
 	keys;
 	lift;
@@ -5069,18 +5093,18 @@ var Ml = class {
 		return this.profiles.forEach((n, r) => t.set(e(n), r * this.keys)), t;
 	}
 };
-async function Nl(e, t, n, r) {
+async function Rl(e, t, n, r) {
 	let i = t.run.layers.map((e, t) => t);
-	return Fl(n === null ? i.map((e) => jl(t, e, r)) : await Promise.all(i.map((i) => Al(e, t, i, n, r))), t.sample.positions);
+	return Bl(n === null ? i.map((e) => Il(t, e, r)) : await Promise.all(i.map((i) => Fl(e, t, i, n, r))), t.sample.positions);
 }
-async function Pl(e, t, n, r, i, a) {
+async function zl(e, t, n, r, i, a) {
 	let o = Array.from({ length: n.steps }, (e, t) => t);
-	return Fl(await Promise.all(o.map(async (o) => Al(e, await Ol(e, t, n, o, El), r, i, a))), n.positions);
+	return Bl(await Promise.all(o.map(async (o) => Fl(e, await Nl(e, t, n, o, jl), r, i, a))), n.positions);
 }
-function Fl(e, t) {
-	return e.length && e.every((e) => e !== null) ? new Ml(e, t) : null;
+function Bl(e, t) {
+	return e.length && e.every((e) => e !== null) ? new Ll(e, t) : null;
 }
-async function Il(e, t, n, r, i, a) {
+async function Vl(e, t, n, r, i, a) {
 	let o = await e.values(n, "written"), s = o ? Array.from(o).indexOf(r) : -1, c = e.array(n, "top_key"), l = e.array(n, "top_weight");
 	if (s < 0 || !c || !l) return null;
 	let [u, d] = [await c, await l], [, f, p, m] = u.shape, [h, g] = [await u.row(i), await d.row(i)], _ = /* @__PURE__ */ new Map();
@@ -5099,18 +5123,18 @@ async function Il(e, t, n, r, i, a) {
 		approximate: d.approximate
 	};
 }
-var Ll = {
+var Hl = {
 	0: "no anchor",
 	1: "anchor",
 	2: "not measured: too few rows see it"
-}, Rl = /* @__PURE__ */ W("<rect></rect>"), zl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Bl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Vl = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
-function Hl(e, t) {
+}, Ul = /* @__PURE__ */ W("<rect></rect>"), Wl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Gl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Kl = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
+function ql(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Math.max(4, Math.min(96, (V(r) - 34 - 4) / t.heads))), a = /* @__PURE__ */ A(() => Math.max(9, Math.min(30, 420 / t.layers.length))), o = /* @__PURE__ */ A(() => V(a) * t.layers.length), s = /* @__PURE__ */ A(() => t.layers.flatMap((e, n) => Array.from({ length: t.heads }, (e, r) => ({
 		layer: n,
 		head: r,
 		amount: t.value(n, r)
-	})))), c = /* @__PURE__ */ A(() => V(s).map((e) => e.amount).filter(Z)), l = /* @__PURE__ */ A(() => Math.min(0, ...V(c))), u = /* @__PURE__ */ A(() => Math.max(...V(c), V(l) + 1e-9)), d = /* @__PURE__ */ A(() => (e) => `rgb(${Pc((e - V(l)) / (V(u) - V(l))).join(",")})`);
+	})))), c = /* @__PURE__ */ A(() => V(s).map((e) => e.amount).filter(Z)), l = /* @__PURE__ */ A(() => Math.min(0, ...V(c))), u = /* @__PURE__ */ A(() => Math.max(...V(c), V(l) + 1e-9)), d = /* @__PURE__ */ A(() => (e) => `rgb(${Rc((e - V(l)) / (V(u) - V(l))).join(",")})`);
 	function f(e, r, i) {
 		let a = t.value(r, i), o = t.nullOf(r, i), s = 1 + V(c).filter((e) => e > a).length;
 		n.hover = {
@@ -5124,25 +5148,23 @@ function Hl(e, t) {
 			]
 		};
 	}
-	var p = Vl(), m = P(p), h = P(m);
-	Y(h, 17, () => V(s), J, (e, t) => {
-		var r = Rl();
-		let o;
+	var p = Kl(), m = P(p), h = P(m);
+	Y(h, 17, () => V(s), J, (e, r) => {
+		var o = Ul();
+		let s;
 		R((e) => {
-			o = ii(r, 0, "cell", null, o, { chosen: V(t).layer === n.layer && V(t).head === n.head }), X(r, "x", 34 + V(t).head * V(i)), X(r, "y", V(t).layer * V(a)), X(r, "width", V(i) - 1), X(r, "height", V(a) - 1), X(r, "fill", e);
-		}, [() => Z(V(t).amount) ? V(d)(V(t).amount) : "none"]), H("pointermove", r, (e) => f(e, V(t).layer, V(t).head)), Sr("pointerleave", r, () => n.hover = null), H("click", r, () => {
-			n.layer = V(t).layer, n.head = V(t).head;
-		}), G(e, r);
+			s = ii(o, 0, "cell", null, s, { chosen: V(r).layer === t.atLayer && V(r).head === t.atHead }), X(o, "x", 34 + V(r).head * V(i)), X(o, "y", V(r).layer * V(a)), X(o, "width", V(i) - 1), X(o, "height", V(a) - 1), X(o, "fill", e);
+		}, [() => Z(V(r).amount) ? V(d)(V(r).amount) : "none"]), H("pointermove", o, (e) => f(e, V(r).layer, V(r).head)), Sr("pointerleave", o, () => n.hover = null), H("click", o, () => t.pick?.(V(r).layer, V(r).head)), G(e, o);
 	});
 	var g = L(h);
-	Y(g, 17, () => t.layers, J, (e, t, r) => {
+	Y(g, 17, () => t.layers, J, (e, n, r) => {
 		var i = Nr(), o = F(i), s = (e) => {
-			var i = zl();
+			var i = Wl();
 			let o;
 			X(i, "x", 28);
 			var s = I(i, !0);
 			R(() => {
-				o = ii(i, 0, "tick", null, o, { now: r === n.layer }), X(i, "y", (r + .5) * V(a) + 3.5), K(s, V(t));
+				o = ii(i, 0, "tick", null, o, { now: r === t.atLayer }), X(i, "y", (r + .5) * V(a) + 3.5), K(s, V(n));
 			}), G(e, i);
 		}, c = /* @__PURE__ */ A(() => r % Math.ceil(13 / V(a)) === 0);
 		q(o, (e) => {
@@ -5152,7 +5174,7 @@ function Hl(e, t) {
 	var _ = L(g);
 	Y(_, 17, () => ({ length: t.heads }), J, (e, t, n) => {
 		var r = Nr(), a = F(r), s = (e) => {
-			var t = Bl();
+			var t = Gl();
 			t.textContent = n, R(() => {
 				X(t, "x", 34 + (n + .5) * V(i)), X(t, "y", V(o) + 13);
 			}), G(e, t);
@@ -5170,16 +5192,16 @@ function Hl(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/parts/HeatMap.svelte
-var Ul = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), Wl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Gl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Kl = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), ql = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), Jl = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), Yl = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), Xl = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), Zl = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
-function Ql(e, t) {
+var Jl = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), Yl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Xl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Zl = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), Ql = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), $l = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), eu = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), tu = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), nu = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
+function ru(e, t) {
 	Xe(t, !0);
-	let n = new Uint32Array(new Uint8Array(Array.from({ length: 256 }, (e, t) => [...Pc(t / 255), 255]).flat()).buffer), r = /* @__PURE__ */ M(void 0), i = /* @__PURE__ */ M(600), a = /* @__PURE__ */ A(() => t.matrix ? Math.max(7, Math.min(26, 300 / t.matrix.rows)) : 12), o = /* @__PURE__ */ A(() => t.matrix ? Math.max(1, Math.round(t.matrix.rows * V(a))) : 120), s = /* @__PURE__ */ A(() => Math.max(10, V(i) - 34 - 4)), c = /* @__PURE__ */ A(() => t.matrix ? V(s) / t.matrix.keys : 1), l = /* @__PURE__ */ M("");
+	let n = new Uint32Array(new Uint8Array(Array.from({ length: 256 }, (e, t) => [...Rc(t / 255), 255]).flat()).buffer), r = /* @__PURE__ */ M(void 0), i = /* @__PURE__ */ M(600), a = /* @__PURE__ */ A(() => t.matrix ? Math.max(7, Math.min(26, 300 / t.matrix.rows)) : 12), o = /* @__PURE__ */ A(() => t.matrix ? Math.max(1, Math.round(t.matrix.rows * V(a))) : 120), s = /* @__PURE__ */ A(() => Math.max(10, V(i) - 34 - 4)), c = /* @__PURE__ */ A(() => t.matrix ? V(s) / t.matrix.keys : 1), l = /* @__PURE__ */ M("");
 	Cn(() => {
 		if (!V(r) || !t.matrix) return;
 		let e = t.kind === "lift" ? t.matrix.lift : t.matrix.share;
 		V(r).width = t.matrix.keys, V(r).height = t.matrix.rows;
 		let i = V(r).getContext("2d"), a = i.createImageData(t.matrix.keys, t.matrix.rows), o = new Uint32Array(a.data.buffer);
-		for (let r = 0; r < e.length; r++) Number.isNaN(e[r]) || (o[r] = n[Math.round(Math.min(1, Math.max(0, zc(t.scale, e[r]))) * 255)]);
+		for (let r = 0; r < e.length; r++) Number.isNaN(e[r]) || (o[r] = n[Math.round(Math.min(1, Math.max(0, Uc(t.scale, e[r]))) * 255)]);
 		i.putImageData(a, 0, 0);
 	});
 	let u = /* @__PURE__ */ A(() => {
@@ -5220,12 +5242,12 @@ function Ql(e, t) {
 		let e = setTimeout(m, 250);
 		return () => clearTimeout(e);
 	});
-	var h = Zl(), g = P(h), _ = (e) => {
-		var n = Yl(), m = F(n);
+	var h = nu(), g = P(h), _ = (e) => {
+		var n = eu(), m = F(n);
 		let h;
 		Ai(m, (e) => N(r, e), () => V(r));
 		var g = L(m, 2), _ = P(g), v = (e) => {
-			var t = Ul();
+			var t = Jl();
 			X(t, "x", 34), R(() => {
 				X(t, "href", V(l)), X(t, "width", V(s)), X(t, "height", V(o));
 			}), G(e, t);
@@ -5235,7 +5257,7 @@ function Ql(e, t) {
 		});
 		var y = L(_);
 		Y(y, 17, () => V(d), J, (e, n) => {
-			var r = Wl();
+			var r = Yl();
 			let i;
 			X(r, "x", 28);
 			var o = I(r, !0);
@@ -5245,39 +5267,39 @@ function Ql(e, t) {
 		});
 		var b = L(y);
 		Y(b, 17, () => V(f), J, (e, t) => {
-			var n = Gl(), r = I(n, !0);
+			var n = Xl(), r = I(n, !0);
 			R(() => {
 				X(n, "x", 34 + (V(t) + .5) * V(c)), X(n, "y", V(o) + 14), K(r, V(t));
 			}), G(e, n);
 		});
 		var x = L(b), S = I(x), C = L(x), w = L(C);
 		X(w, "x", 34);
-		var ee = L(w), T = (e) => {
-			var n = Kl();
+		var T = L(w), E = (e) => {
+			var n = Zl();
 			R((e) => {
 				X(n, "x", 34 + t.keyAt * V(c)), X(n, "width", e), X(n, "height", V(o));
 			}, [() => Math.max(2, V(c))]), G(e, n);
 		};
-		q(ee, (e) => {
-			t.keyAt !== null && e(T);
+		q(T, (e) => {
+			t.keyAt !== null && e(E);
 		}), k(g);
-		var te = L(g, 2), ne = P(te), re = I(ne, !0), E = L(ne, 4), ie = I(E), ae = L(E, 2), oe = I(ae), se = L(ae, 2), ce = (e) => {
-			G(e, ql());
+		var ee = L(g, 2), te = P(ee), ne = I(te, !0), re = L(te, 4), ie = I(re), ae = L(re, 2), oe = I(ae), se = L(ae, 2), ce = (e) => {
+			G(e, Ql());
 		};
 		q(se, (e) => {
 			t.matrix.standing && e(ce);
 		});
 		var le = L(se, 2), ue = (e) => {
-			G(e, Jl());
+			G(e, $l());
 		};
 		q(le, (e) => {
 			t.matrix.approximate && e(ue);
-		}), k(te), R((e, n) => {
+		}), k(ee), R((e, n) => {
 			h = oi(m, "", h, {
 				left: "34px",
 				width: `${V(s)}px`,
 				height: `${V(o)}px`
-			}), X(g, "aria-label", t.label), X(g, "viewBox", `0 0 ${V(i)} ${V(o) + 28}`), X(g, "height", V(o) + 28), X(x, "x", V(i) - 4), X(x, "y", V(o) + 26), K(S, `${t.rowName ?? ""} × key position`), X(C, "d", V(u)), X(w, "y", t.at * V(a)), X(w, "width", V(s)), X(w, "height", V(a)), K(re, e), K(ie, `≥ ${n ?? ""}`), K(oe, `${t.kind === "lift" ? "lift: 1 is a fair share" : "share of the attention"}${t.scale.log ? ", log scale" : ""}`);
+			}), X(g, "aria-label", t.label), X(g, "viewBox", `0 0 ${V(i)} ${V(o) + 28}`), X(g, "height", V(o) + 28), X(x, "x", V(i) - 4), X(x, "y", V(o) + 26), K(S, `${t.rowName ?? ""} × key position`), X(C, "d", V(u)), X(w, "y", t.at * V(a)), X(w, "width", V(s)), X(w, "height", V(a)), K(ne, e), K(ie, `≥ ${n ?? ""}`), K(oe, `${t.kind === "lift" ? "lift: 1 is a fair share" : "share of the attention"}${t.scale.log ? ", log scale" : ""}`);
 		}, [() => t.scale.log ? `≤ ${Q(t.scale.low, 2)}` : Q(t.scale.low, 2), () => Q(t.scale.high, 2)]), H("pointermove", g, (e) => {
 			let n = p(e);
 			n ? t.tell(e, ...n) : t.leave();
@@ -5288,7 +5310,7 @@ function Ql(e, t) {
 			n && t.pick(...n);
 		}), G(e, n);
 	}, v = (e) => {
-		G(e, Xl());
+		G(e, tu());
 	};
 	q(g, (e) => {
 		t.matrix ? e(_) : e(v, -1);
@@ -5296,8 +5318,8 @@ function Ql(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/parts/Pattern.svelte
-var $l = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), eu = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
-function tu(e, t) {
+var iu = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), au = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
+function ou(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(""), i = /* @__PURE__ */ M(300), a = {
 		low: .001,
@@ -5308,7 +5330,7 @@ function tu(e, t) {
 		let e = document.createElement("canvas");
 		e.width = e.height = t.size;
 		let n = e.getContext("2d"), i = n.createImageData(t.size, t.size);
-		for (let e = 0; e < t.values.length; e++) Number.isNaN(t.values[e]) || i.data.set([...Pc(zc(a, t.values[e])), 255], e * 4);
+		for (let e = 0; e < t.values.length; e++) Number.isNaN(t.values[e]) || i.data.set([...Rc(Uc(a, t.values[e])), 255], e * 4);
 		n.putImageData(i, 0, 0), N(r, e.toDataURL("image/png"), !0);
 	});
 	let o = /* @__PURE__ */ A(() => Math.min(V(i), 420));
@@ -5321,8 +5343,8 @@ function tu(e, t) {
 			lines: [["weight", Q(t.values[i * t.size + a], 5)]]
 		};
 	}
-	var c = eu(), l = P(c), u = P(l), d = (e) => {
-		var n = $l();
+	var c = au(), l = P(c), u = P(l), d = (e) => {
+		var n = iu();
 		R(() => {
 			X(n, "href", V(r)), X(n, "width", t.size), X(n, "height", t.size);
 		}), G(e, n);
@@ -5337,8 +5359,8 @@ function tu(e, t) {
 }
 Cr(["pointermove"]);
 // src/parts/Tokens.svelte
-var nu = /* @__PURE__ */ U("<br/>"), ru = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), iu = /* @__PURE__ */ W("<path></path>"), au = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), ou = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
-function su(e, t) {
+var su = /* @__PURE__ */ U("<br/>"), cu = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), lu = /* @__PURE__ */ W("<path></path>"), uu = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), du = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
+function fu(e, t) {
 	Xe(t, !0);
 	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(0), i = /* @__PURE__ */ M(en([])), a = /* @__PURE__ */ M(0), o = /* @__PURE__ */ A(() => {
 		let e = /* @__PURE__ */ new Map();
@@ -5358,7 +5380,7 @@ function su(e, t) {
 	], c = /* @__PURE__ */ A(() => {
 		let e = t.frame.whole("state"), n = t.frame.whole("canvas"), r = t.profile && (t.kind === "lift" ? t.profile.lift : t.profile.share);
 		return Array.from({ length: t.frame.sample.positions }, (i, a) => {
-			let c = s[e[a]] ?? "unwritten", l = c === "now" || c === "masked" || c === "unwritten" ? t.final[a] : n[a], { text: u, breaks: d } = V(o)(l), f = r ? r[a] : NaN, p = Number.isNaN(f) ? null : Lc(zc(t.scale, f));
+			let c = s[e[a]] ?? "unwritten", l = c === "now" || c === "masked" || c === "unwritten" ? t.final[a] : n[a], { text: u, breaks: d } = V(o)(l), f = r ? r[a] : NaN, p = Number.isNaN(f) ? null : Vc(Uc(t.scale, f));
 			return {
 				position: a,
 				kind: c,
@@ -5393,14 +5415,14 @@ function su(e, t) {
 			}];
 		}) : [], !0);
 	}
-	var u = ou(), d = P(u);
+	var u = du(), d = P(u);
 	Y(d, 17, () => V(c), (e) => e.position, (e, n) => {
-		var r = ru(), i = F(r);
+		var r = cu(), i = F(r);
 		let a, o;
 		var s = I(P(i), !0);
 		k(i);
 		var c = L(i), l = (e) => {
-			G(e, nu());
+			G(e, su());
 		};
 		q(c, (e) => {
 			V(n).breaks && e(l);
@@ -5421,9 +5443,9 @@ function su(e, t) {
 		}), H("click", i, () => t.pick(V(n).position)), G(e, r);
 	});
 	var f = L(d, 2), p = (e) => {
-		var t = au();
+		var t = uu();
 		Y(t, 21, () => V(i), J, (e, t) => {
-			var n = iu();
+			var n = lu();
 			R(() => {
 				X(n, "d", V(t).path), X(n, "stroke-width", 1 + 7 * V(t).weight);
 			}), G(e, n);
@@ -5439,30 +5461,30 @@ function su(e, t) {
 }
 Cr(["click"]);
 // src/views/Heads.svelte
-var cu = /* @__PURE__ */ U("<option> </option>"), lu = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), uu = /* @__PURE__ */ U("<p class=\"note\"> </p>"), du = /* @__PURE__ */ U("<!> <!>", 1), fu = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), pu = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), mu = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
-function hu(e, t) {
+var pu = /* @__PURE__ */ U("<option> </option>"), mu = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), hu = /* @__PURE__ */ U("<p class=\"note\"> </p>"), gu = /* @__PURE__ */ U("<!> <!>", 1), _u = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), vu = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), yu = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
+function bu(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), c = new Sc(() => r.values(V(a), "head_value")), l = new Sc(() => r.values(V(a), "head_null")), u = new Sc(() => r.values(V(a), "entropy_by_head")), d = new Sc(() => r.values(V(a), "first_by_head")), f = new Sc(() => r.values(V(a), "first_by_head_null")), p = new Sc(() => r.vocabulary(V(a))), m = new Sc(() => r.values(V(a), "final")), h = /* @__PURE__ */ A(() => Rc("lift", !0)), g = new Sc(async () => n.head === null ? null : Pl(r, V(i), V(a), n.layer, n.head, V(o))), _ = new Sc(async () => {
-		let [e, t, s, c] = [
-			n.layer,
-			n.head,
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.shown]), a = /* @__PURE__ */ A(() => n.sampleOf(t.shown)), o = /* @__PURE__ */ A(() => n.groupIn(t.shown)), s = /* @__PURE__ */ A(() => n.layerIn(t.shown)), c = /* @__PURE__ */ A(() => n.headIn(t.shown)), l = /* @__PURE__ */ A(() => n.stepIn(t.shown)), u = /* @__PURE__ */ A(() => t.shown === n.run), d = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), f = new Ec(() => r.values(V(a), "head_value")), p = new Ec(() => r.values(V(a), "head_null")), m = new Ec(() => r.values(V(a), "entropy_by_head")), h = new Ec(() => r.values(V(a), "first_by_head")), g = new Ec(() => r.values(V(a), "first_by_head_null")), _ = new Ec(() => r.vocabulary(V(a))), v = new Ec(() => r.values(V(a), "final")), y = /* @__PURE__ */ A(() => Hc("lift", !0)), b = new Ec(async () => V(c) === null ? null : zl(r, V(i), V(a), V(s), V(c), V(o))), x = new Ec(async () => {
+		let [e, t, n, u] = [
+			V(s),
+			V(c),
 			V(o),
-			n.step
+			V(l)
 		];
 		if (t === null) return null;
-		let l = await Ol(r, V(i), V(a), c);
+		let d = await Nl(r, V(i), V(a), u);
 		return {
-			frame: l,
-			profile: await Al(r, l, e, t, s)
+			frame: d,
+			profile: await Fl(r, d, e, t, n)
 		};
-	}), v = /* @__PURE__ */ A(() => V(i).chosen.findIndex(([e, t]) => e === V(i).layers[n.layer] && t === n.head)), y = new Sc(async () => {
-		let [e, t, i] = [
-			n.step,
-			V(v),
+	}), S = /* @__PURE__ */ A(() => V(i).chosen.findIndex(([e, t]) => e === V(i).layers[V(s)] && t === V(c))), C = new Ec(async () => {
+		let [e, t, n] = [
+			V(l),
+			V(S),
 			V(a).positions
-		], o = r.array(V(a), "pattern");
-		return o && t >= 0 ? (await o).row(e, t * i * i, i * i) : null;
-	}), b = (e, t, n = V(s)) => ((n * V(i).layers.length + e) * V(i).heads + t) * V(i).groups.length + V(o), x = (e) => Array.from({ length: V(a).steps }, (t, r) => n.head === null ? null : e?.[((r * V(i).layers.length + n.layer) * V(i).heads + n.head) * V(i).groups.length + V(o)] ?? null), S = /* @__PURE__ */ A(() => Array.from({ length: V(a).steps }, (e, t) => t)), C = () => ({
+		], i = r.array(V(a), "pattern");
+		return i && t >= 0 ? (await i).row(e, t * n * n, n * n) : null;
+	}), w = (e, t, n = V(d)) => ((n * V(i).layers.length + e) * V(i).heads + t) * V(i).groups.length + V(o), T = (e) => Array.from({ length: V(a).steps }, (t, n) => V(c) === null ? null : e?.[((n * V(i).layers.length + V(s)) * V(i).heads + V(c)) * V(i).groups.length + V(o)] ?? null), E = /* @__PURE__ */ A(() => Array.from({ length: V(a).steps }, (e, t) => t)), ee = () => ({
 		head: [
 			"layer",
 			"head",
@@ -5471,101 +5493,115 @@ function hu(e, t) {
 		rows: V(i).layers.flatMap((e, t) => Array.from({ length: V(i).heads }, (n, r) => [
 			e,
 			r,
-			...V(a).measures.flatMap((e, n) => [c.value?.[b(t, r, n)] ?? null, l.value?.[b(t, r, n)] ?? null])
+			...V(a).measures.flatMap((e, n) => [f.value?.[w(t, r, n)] ?? null, p.value?.[w(t, r, n)] ?? null])
 		]))
-	}), w = () => ({
+	}), te = () => ({
 		head: [
 			"step",
 			"row entropy",
 			"share of the first token",
 			"its null"
 		],
-		rows: V(S).map((e) => [
+		rows: V(E).map((e) => [
 			e,
-			x(u.value)[e],
-			x(d.value)[e],
-			x(f.value)[e]
+			T(m.value)[e],
+			T(h.value)[e],
+			T(g.value)[e]
 		])
-	}), ee = () => ({
+	}), ne = () => ({
 		head: [
 			"step",
 			"position",
 			"lift"
 		],
-		rows: g.value ? Array.from(g.value.lift, (e, t) => [
-			Math.floor(t / g.value.keys),
-			t % g.value.keys,
+		rows: b.value ? Array.from(b.value.lift, (e, t) => [
+			Math.floor(t / b.value.keys),
+			t % b.value.keys,
 			e
 		]) : []
-	}), T = (e) => $(p.value?.[m.value?.[e] ?? -1] ?? ""), te = (e, t) => {
-		let r = _.value?.profile, i = e.currentTarget.getBoundingClientRect(), a = r?.approximate ? "≈ " : "";
+	}), re = (e) => $(_.value?.[v.value?.[e] ?? -1] ?? ""), ie = (e, t) => {
+		let r = x.value?.profile, i = e.currentTarget.getBoundingClientRect(), a = r?.approximate ? "≈ " : "";
 		r && (n.hover = {
 			x: i.left,
 			y: i.bottom,
-			title: T(t),
+			title: re(t),
 			lines: [
 				["position", String(t)],
 				["lift", `${a}${Q(r.lift[t], 4)} · null 1`],
 				["rank", `${a}${r.ranks[t] || "–"}`]
 			]
 		});
-	}, ne = (e, t, r) => {
-		let i = g.value.lift[t * g.value.keys + r];
+	}, ae = (e, t, r) => {
+		let i = b.value.lift[t * b.value.keys + r];
 		n.hover = {
 			x: e.clientX,
 			y: e.clientY,
-			title: T(r),
+			title: re(r),
 			lines: [
 				["step", String(t)],
 				["position", String(r)],
-				["lift", `${g.value.approximate ? "≈ " : ""}${Q(i, 4)} · null 1`]
+				["lift", `${b.value.approximate ? "≈ " : ""}${Q(i, 4)} · null 1`]
 			]
 		};
 	};
-	var re = mu(), E = P(re), ie = P(E), ae = (e) => {
+	var oe = yu(), se = P(oe), ce = P(se), le = (e) => {
 		{
 			let t = (e) => {
-				var t = lu(), r = L(P(t), 2);
+				var t = mu(), r = L(P(t), 2);
 				Y(r, 21, () => V(a).measures, J, (e, t) => {
-					var n = cu(), r = I(n, !0), i = {};
+					var n = pu(), r = I(n, !0), i = {};
 					R(() => {
 						K(r, V(t)), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 					}), G(e, n);
 				}), k(r);
 				var i;
 				ui(r), k(t), R(() => {
-					i !== (i = V(a).measures[V(s)]) && (r.value = (r.__value = i) ?? "", li(r, i));
+					i !== (i = V(a).measures[V(d)]) && (r.value = (r.__value = i) ?? "", li(r, i));
 				}), H("change", r, (e) => n.measure = e.currentTarget.value), G(e, t);
-			}, r = /* @__PURE__ */ A(() => `${V(a).measures[V(s)]}, ${V(i).groups[V(o)]} rows`);
-			Mc(e, {
+			}, r = /* @__PURE__ */ A(() => `${V(a).measures[V(d)]}, ${V(i).groups[V(o)]} rows`);
+			Ic(e, {
 				get title() {
 					return V(r);
 				},
-				table: C,
+				table: ee,
 				note: "Means over the steps of this text. Choose a head to see what it does.",
 				tools: t,
 				children: (e, t) => {
-					var n = Nr(), r = F(n), o = (e) => {
-						Hl(e, {
-							get label() {
-								return V(a).measures[V(s)];
-							},
-							get unit() {
-								return V(a).measure_units[V(s)];
-							},
-							get layers() {
-								return V(i).layers;
-							},
-							get heads() {
-								return V(i).heads;
-							},
-							value: (e, t) => c.value[b(e, t)],
-							nullOf: (e, t) => l.value?.[b(e, t)] ?? NaN
-						});
+					var r = Nr(), o = F(r), l = (e) => {
+						{
+							let t = /* @__PURE__ */ A(() => V(u) ? (e, t) => {
+								n.layer = e, n.head = t;
+							} : void 0);
+							ql(e, {
+								get label() {
+									return V(a).measures[V(d)];
+								},
+								get unit() {
+									return V(a).measure_units[V(d)];
+								},
+								get layers() {
+									return V(i).layers;
+								},
+								get heads() {
+									return V(i).heads;
+								},
+								value: (e, t) => f.value[w(e, t)],
+								nullOf: (e, t) => p.value?.[w(e, t)] ?? NaN,
+								get atLayer() {
+									return V(s);
+								},
+								get atHead() {
+									return V(c);
+								},
+								get pick() {
+									return V(t);
+								}
+							});
+						}
 					};
-					q(r, (e) => {
-						c.value && e(o);
-					}), G(e, n);
+					q(o, (e) => {
+						f.value && e(l);
+					}), G(e, r);
 				},
 				$$slots: {
 					tools: !0,
@@ -5573,70 +5609,74 @@ function hu(e, t) {
 				}
 			});
 		}
-	}, oe = (e) => {
-		var t = uu(), n = I(t, !0);
+	}, ue = (e) => {
+		var t = hu(), n = I(t, !0);
 		R(() => K(n, V(a).skipped.heads ?? "This trace holds nothing per head.")), G(e, t);
 	};
-	q(ie, (e) => {
-		V(a).measures.length ? e(ae) : e(oe, -1);
+	q(ce, (e) => {
+		V(a).measures.length ? e(le) : e(ue, -1);
 	});
-	var se = L(ie, 2), ce = (e) => {
+	var de = L(ce, 2), fe = (e) => {
 		{
-			let t = /* @__PURE__ */ A(() => `Layer ${V(i).layers[n.layer]}, head ${n.head}, over the steps`);
-			Mc(e, {
+			let t = /* @__PURE__ */ A(() => `Layer ${V(i).layers[V(s)]}, head ${V(c)}, over the steps`);
+			Ic(e, {
 				get title() {
 					return V(t);
 				},
-				table: w,
+				table: te,
 				children: (e, t) => {
-					var r = du(), i = F(r);
+					var r = gu(), i = F(r);
 					{
-						let e = /* @__PURE__ */ A(() => [{
+						let e = /* @__PURE__ */ A(() => V(u) ? (e) => n.goTo(e) : void 0), t = /* @__PURE__ */ A(() => [{
 							name: "row entropy",
 							colour: 0,
-							values: x(u.value)
+							values: T(m.value)
 						}]);
-						il(i, {
+						cl(i, {
 							label: "Row entropy by step",
 							get x() {
-								return V(S);
+								return V(E);
 							},
 							xLabel: "step",
 							yLabel: "row entropy, share of its maximum",
 							domain: [0, 1],
 							get at() {
-								return n.step;
+								return V(l);
 							},
-							pick: (e) => n.goTo(e),
-							get series() {
+							get pick() {
 								return V(e);
+							},
+							get series() {
+								return V(t);
 							},
 							height: 150
 						});
 					}
 					var a = L(i, 2);
 					{
-						let e = /* @__PURE__ */ A(() => [{
+						let e = /* @__PURE__ */ A(() => V(u) ? (e) => n.goTo(e) : void 0), t = /* @__PURE__ */ A(() => [{
 							name: "first token",
 							colour: 1,
-							values: x(d.value),
-							nulls: x(f.value)
+							values: T(h.value),
+							nulls: T(g.value)
 						}]);
-						il(a, {
+						cl(a, {
 							label: "Share of the first token by step",
 							get x() {
-								return V(S);
+								return V(E);
 							},
 							xLabel: "step",
 							yLabel: "% on the first token",
 							unit: "%",
 							zero: !0,
 							get at() {
-								return n.step;
+								return V(l);
 							},
-							pick: (e) => n.goTo(e),
-							get series() {
+							get pick() {
 								return V(e);
+							},
+							get series() {
+								return V(t);
 							},
 							height: 150
 						});
@@ -5647,60 +5687,63 @@ function hu(e, t) {
 			});
 		}
 	};
-	q(se, (e) => {
-		n.head !== null && e(ce);
-	}), k(E);
-	var le = L(E, 2), ue = (e) => {
-		var t = pu(), r = F(t), o = P(r);
+	q(de, (e) => {
+		V(c) !== null && e(fe);
+	}), k(se);
+	var pe = L(se, 2), me = (e) => {
+		var t = vu(), r = F(t), o = P(r);
 		{
-			let e = /* @__PURE__ */ A(() => `Steps × keys, layer ${V(i).layers[n.layer]}, head ${n.head}`);
-			Mc(o, {
+			let e = /* @__PURE__ */ A(() => `Steps × keys, layer ${V(i).layers[V(s)]}, head ${V(c)}`);
+			Ic(o, {
 				get title() {
 					return V(e);
 				},
-				table: ee,
+				table: ne,
 				children: (e, t) => {
 					var r = Nr(), i = F(r), o = (e) => {
-						Ql(e, {
-							label: "Lift by step and key",
-							get matrix() {
-								return g.value;
-							},
-							kind: "lift",
-							get scale() {
-								return V(h);
-							},
-							get rowLabels() {
-								return V(S);
-							},
-							rowName: "step",
-							get at() {
-								return n.step;
-							},
-							get keyAt() {
-								return n.key;
-							},
-							tell: ne,
-							leave: () => n.hover = null,
-							pick: (e, t) => {
-								n.goTo(e), n.key = t;
-							}
-						});
+						{
+							let t = /* @__PURE__ */ A(() => V(u) ? n.key : null);
+							ru(e, {
+								label: "Lift by step and key",
+								get matrix() {
+									return b.value;
+								},
+								kind: "lift",
+								get scale() {
+									return V(y);
+								},
+								get rowLabels() {
+									return V(E);
+								},
+								rowName: "step",
+								get at() {
+									return V(l);
+								},
+								get keyAt() {
+									return V(t);
+								},
+								tell: ae,
+								leave: () => n.hover = null,
+								pick: (e, t) => {
+									V(u) && (n.goTo(e), n.key = t);
+								}
+							});
+						}
 					}, s = (e) => {
-						var t = uu(), n = I(t, !0);
+						var t = hu(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? "Reading …")), G(e, t);
 					};
 					q(i, (e) => {
-						g.value ? e(o) : e(s, -1);
+						b.value ? e(o) : e(s, -1);
 					}), G(e, r);
 				},
 				$$slots: { default: !0 }
 			});
 		}
-		var s = L(o, 2), c = (e) => {
+		var d = L(o, 2), f = (e) => {
 			{
-				let t = /* @__PURE__ */ A(() => `Full pattern at step ${n.step}`);
-				Mc(e, {
+				let t = /* @__PURE__ */ A(() => `Full pattern at step ${V(l)}`);
+				Ic(e, {
 					get title() {
 						return V(t);
 					},
@@ -5710,16 +5753,16 @@ function hu(e, t) {
 							"key",
 							"weight"
 						],
-						rows: Array.from(y.value, (e, t) => [
+						rows: Array.from(C.value, (e, t) => [
 							Math.floor(t / V(a).positions),
 							t % V(a).positions,
 							e
 						])
 					}),
 					children: (e, t) => {
-						tu(e, {
+						ou(e, {
 							get values() {
-								return y.value;
+								return C.value;
 							},
 							get size() {
 								return V(a).positions;
@@ -5730,57 +5773,57 @@ function hu(e, t) {
 				});
 			}
 		};
-		q(s, (e) => {
-			y.value && e(c);
+		q(d, (e) => {
+			C.value && e(f);
 		}), k(r);
-		var l = L(r, 2), u = (e) => {
-			var t = fu(), r = P(t);
+		var p = L(r, 2), m = (e) => {
+			var t = _u(), r = P(t);
 			{
-				let e = /* @__PURE__ */ A(() => `Keys of head ${n.head} on the text`);
-				su(r, {
+				let e = /* @__PURE__ */ A(() => V(u) ? n.key : null), t = /* @__PURE__ */ A(() => `Keys of head ${V(c)} on the text`);
+				fu(r, {
 					get frame() {
-						return _.value.frame;
+						return x.value.frame;
 					},
 					get vocabulary() {
-						return p.value;
+						return _.value;
 					},
 					get final() {
-						return m.value;
+						return v.value;
 					},
 					get profile() {
-						return _.value.profile;
+						return x.value.profile;
 					},
 					kind: "lift",
 					get scale() {
-						return V(h);
+						return V(y);
 					},
 					get keyAt() {
-						return n.key;
+						return V(e);
 					},
 					row: null,
 					looks: [],
 					found: /* @__PURE__ */ new Set(),
 					get label() {
-						return V(e);
+						return V(t);
 					},
-					tell: te,
+					tell: ie,
 					leave: () => n.hover = null,
-					pick: (e) => n.key = Z(n.key) && n.key === e ? null : e
+					pick: (e) => V(u) && (n.key = Z(n.key) && n.key === e ? null : e)
 				});
 			}
 			k(t), G(e, t);
 		};
-		q(l, (e) => {
-			_.value && p.value && m.value && e(u);
+		q(p, (e) => {
+			x.value && _.value && v.value && e(m);
 		}), G(e, t);
 	};
-	q(le, (e) => {
-		n.head !== null && e(ue);
-	}), k(re), G(e, re), Ze();
+	q(pe, (e) => {
+		V(c) !== null && e(me);
+	}), k(oe), G(e, oe), Ze();
 }
 Cr(["change"]);
 // node_modules/zarrita/dist/src/errors.js
-var gu = class extends Error {}, _u = class extends gu {
+var xu = class extends Error {}, Su = class extends xu {
 	_tag = "NotFoundError";
 	name = "NotFoundError";
 	path;
@@ -5788,21 +5831,21 @@ var gu = class extends Error {}, _u = class extends gu {
 	constructor(e, t = {}) {
 		super(`Not found: ${e}`, { cause: t.cause }), this.path = t.path, this.found = t.found;
 	}
-}, vu = class extends gu {
+}, Cu = class extends xu {
 	_tag = "InvalidMetadataError";
 	name = "InvalidMetadataError";
 	path;
 	constructor(e, t = {}) {
 		super(e, { cause: t.cause }), this.path = t.path;
 	}
-}, yu = class extends gu {
+}, wu = class extends xu {
 	_tag = "UnknownCodecError";
 	name = "UnknownCodecError";
 	codec;
 	constructor(e) {
 		super(`Unknown codec: ${e}`), this.codec = e;
 	}
-}, bu = class extends gu {
+}, Tu = class extends xu {
 	_tag = "CodecPipelineError";
 	name = "CodecPipelineError";
 	direction;
@@ -5816,7 +5859,7 @@ var gu = class extends Error {}, _u = class extends gu {
 		].filter(Boolean);
 		super(t.join(" "), { cause: e.cause }), this.direction = e.direction, this.codec = e.codec, this.chunkPath = e.chunkPath;
 	}
-}, xu = class extends gu {
+}, Eu = class extends xu {
 	_tag = "UnsupportedError";
 	name = "UnsupportedError";
 	feature;
@@ -5825,33 +5868,33 @@ var gu = class extends Error {}, _u = class extends gu {
 	}
 };
 // node_modules/zarrita/dist/src/codecs/_shared.js
-function Su(e) {
+function Du(e) {
 	return () => {
-		throw new xu(`${e} encode`);
+		throw new Eu(`${e} encode`);
 	};
 }
 // node_modules/zarrita/dist/src/codecs/bitround.js
-var Cu = class e {
+var Ou = class e {
 	kind = "array_to_array";
 	constructor(e, t) {
-		if (e.keepbits < 0) throw new vu("keepbits must be zero or positive");
+		if (e.keepbits < 0) throw new Cu("keepbits must be zero or positive");
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
-	encode = Su("bitround");
+	encode = Du("bitround");
 	decode(e) {
 		return e;
 	}
 };
 // node_modules/zarrita/dist/src/typedarray.js
-function wu(e) {
+function ku(e) {
 	return e instanceof ArrayBuffer || e instanceof SharedArrayBuffer;
 }
-var Tu = class {
+var Au = class {
 	#e;
 	constructor(e, t, n) {
-		this.#e = typeof e == "number" ? new Uint8Array(e) : wu(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
+		this.#e = typeof e == "number" ? new Uint8Array(e) : ku(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
 	}
 	get BYTES_PER_ELEMENT() {
 		return 1;
@@ -5881,13 +5924,13 @@ var Tu = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, Eu = class {
+}, ju = class {
 	_data;
 	chars;
 	#e;
 	constructor(e, t, n, r) {
 		if (this.chars = e, this.#e = new TextEncoder(), typeof t == "number") this._data = new Uint8Array(t * e);
-		else if (wu(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
+		else if (ku(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
 		else {
 			let n = Array.from(t);
 			this._data = new Uint8Array(n.length * e);
@@ -5924,12 +5967,12 @@ var Tu = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, Du = class e {
+}, Mu = class e {
 	#e;
 	chars;
 	constructor(t, n, r, i) {
 		if (this.chars = t, typeof n == "number") this.#e = new Int32Array(n * t);
-		else if (wu(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
+		else if (ku(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
 		else {
 			let r = n, i = new e(t, 1);
 			this.#e = new Int32Array((function* () {
@@ -5972,30 +6015,30 @@ var Tu = class {
 	}
 };
 // node_modules/zarrita/dist/src/util.js
-function Ou() {
+function Nu() {
 	if (typeof SharedArrayBuffer > "u") throw Error("SharedArrayBuffer is not available. In browsers, this requires Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy headers to be set.");
 }
-function ku(e, t) {
+function Pu(e, t) {
 	return t ? new SharedArrayBuffer(e) : new ArrayBuffer(e);
 }
-function Au(e) {
+function Fu(e) {
 	let t = new TextDecoder().decode(e);
 	try {
 		return JSON.parse(t);
 	} catch (e) {
-		throw new vu("Failed to decode JSON", { cause: e });
+		throw new Cu("Failed to decode JSON", { cause: e });
 	}
 }
-function ju(e, t) {
+function Iu(e, t) {
 	let n = t / 2, r = t - 1, i = 0;
 	for (let a = 0; a < e.length; a += t) for (let t = 0; t < n; t += 1) i = e[a + t], e[a + t] = e[a + r - t], e[a + r - t] = i;
 }
-function Mu(e) {
+function Lu(e) {
 	if (e === "v2:object") return globalThis.Array;
 	let t = e.match(/v2:([US])(\d+)/);
 	if (t) {
 		let [, e, n] = t;
-		return (e === "U" ? Du : Eu).bind(null, Number(n));
+		return (e === "U" ? Mu : ju).bind(null, Number(n));
 	}
 	if (e === "string") return globalThis.Array;
 	let n = {
@@ -6010,19 +6053,19 @@ function Mu(e) {
 		float16: globalThis.Float16Array,
 		float32: Float32Array,
 		float64: Float64Array,
-		bool: Tu
+		bool: Au
 	}[e];
-	if (!n) throw new vu(`Unknown or unsupported dataType: ${e}`);
+	if (!n) throw new Cu(`Unknown or unsupported dataType: ${e}`);
 	return n;
 }
-function Nu(e, t) {
+function Ru(e, t) {
 	let n = e.length;
-	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Uu(n === t.length, "Order length must match the number of dimensions.");
+	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Ju(n === t.length, "Order length must match the number of dimensions.");
 	let r = 1, i = Array(n);
 	for (let n = t.length - 1; n >= 0; n--) i[t[n]] = r, r *= e[t[n]];
 	return i;
 }
-function Pu({ name: e, configuration: t }) {
+function zu({ name: e, configuration: t }) {
 	if (e === "default") {
 		let e = t?.separator ?? "/";
 		return (t) => ["c", ...t].join(e);
@@ -6031,12 +6074,12 @@ function Pu({ name: e, configuration: t }) {
 		let e = t?.separator ?? ".";
 		return (t) => t.join(e) || "0";
 	}
-	throw new vu(`Unknown chunk key encoding: ${e}`);
+	throw new Cu(`Unknown chunk key encoding: ${e}`);
 }
-function Fu(e) {
+function Bu(e) {
 	if (e === "|O") return { dataType: "v2:object" };
 	let t = e.match(/^([<|>])(.*)$/);
-	if (!t) throw new vu(`Invalid dtype: ${e}`);
+	if (!t) throw new Cu(`Invalid dtype: ${e}`);
 	let [, n, r] = t, i = {
 		b1: "bool",
 		i1: "int8",
@@ -6051,24 +6094,24 @@ function Fu(e) {
 		f4: "float32",
 		f8: "float64"
 	}[r] ?? (r.startsWith("S") || r.startsWith("U") ? `v2:${r}` : void 0);
-	if (!i) throw new vu(`Unsupported or unknown dtype: ${e}`);
+	if (!i) throw new Cu(`Unsupported or unknown dtype: ${e}`);
 	return n === "|" ? { dataType: i } : {
 		dataType: i,
 		endian: n === "<" ? "little" : "big"
 	};
 }
-function Iu(e) {
+function Vu(e) {
 	return (e.id === "fixedscaleoffset" || e.id === "numcodecs.fixedscaleoffset") && typeof e.scale == "number" && typeof e.offset == "number" && (e.astype === void 0 || typeof e.astype == "string") && (e.dtype === void 0 || typeof e.dtype == "string");
 }
-function Lu(e, t = {}) {
-	let n = [], r = Fu(e.dtype);
+function Hu(e, t = {}) {
+	let n = [], r = Bu(e.dtype);
 	e.order === "F" && n.push({
 		name: "transpose",
 		configuration: { order: "F" }
 	});
 	for (let t of e.filters ?? []) {
 		if (t.id === "fixedscaleoffset" || t.id === "numcodecs.fixedscaleoffset") {
-			if (!Iu(t)) throw new vu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
+			if (!Vu(t)) throw new Cu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
 			n.push({
 				name: "scale_offset",
 				configuration: {
@@ -6078,8 +6121,8 @@ function Lu(e, t = {}) {
 			});
 			let r = t.astype ?? t.dtype;
 			if (r !== void 0 && r !== e.dtype) {
-				let e = Fu(r).dataType;
-				if (!zu(e, "number") && !zu(e, "bigint")) throw new vu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
+				let e = Bu(r).dataType;
+				if (!Wu(e, "number") && !Wu(e, "bigint")) throw new Cu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
 				n.push({
 					name: "cast_value",
 					configuration: {
@@ -6127,14 +6170,14 @@ function Lu(e, t = {}) {
 		attributes: t
 	};
 }
-function Ru(e, t = {}) {
+function Uu(e, t = {}) {
 	return {
 		zarr_format: 3,
 		node_type: "group",
 		attributes: t
 	};
 }
-function zu(e, t) {
+function Wu(e, t) {
 	if (t !== "number" && t !== "bigint" && t !== "boolean" && t !== "object" && t !== "string") return e === t;
 	let n = e === "bool";
 	if (t === "boolean") return n;
@@ -6145,10 +6188,10 @@ function zu(e, t) {
 	let a = e === "v2:object";
 	return t === "object" ? a : !r && !i && !n && !a;
 }
-function Bu(e) {
+function Gu(e) {
 	return e?.name === "sharding_indexed";
 }
-function Vu(e) {
+function Ku(e) {
 	if ((e.data_type === "uint64" || e.data_type === "int64") && e.fill_value != null) return BigInt(e.fill_value);
 	let t = e.data_type === "float16" || e.data_type === "float32" || e.data_type === "float64";
 	if (typeof e.fill_value == "string" && t) {
@@ -6161,20 +6204,20 @@ function Vu(e) {
 	}
 	return e.fill_value;
 }
-function Hu(e, ...t) {
+function qu(e, ...t) {
 	if (!t.some((t) => e instanceof t)) throw e;
 }
-function Uu(e, t = "") {
+function Ju(e, t = "") {
 	if (!e) throw Error(t);
 }
-async function Wu(e, { format: t, signal: n }) {
+async function Yu(e, { format: t, signal: n }) {
 	let r;
 	if (e instanceof ArrayBuffer) r = new Response(e);
 	else {
 		let t = new Uint8Array(e.buffer, e.byteOffset, e.byteLength);
 		r = new Response(t.slice().buffer);
 	}
-	Uu(r.body, "Response does not contain body.");
+	Ju(r.body, "Response does not contain body.");
 	try {
 		return await new Response(r.body.pipeThrough(new DecompressionStream(t), { signal: n })).arrayBuffer();
 	} catch {
@@ -6182,15 +6225,15 @@ async function Wu(e, { format: t, signal: n }) {
 	}
 }
 // node_modules/zarrita/dist/src/codecs/bytes.js
-var Gu = Ku();
-function Ku() {
+var Xu = Zu();
+function Zu() {
 	let e = new Uint32Array([305419896]);
 	return new Uint8Array(e.buffer, e.byteOffset, e.byteLength)[0] !== 18;
 }
-function qu(e) {
+function Qu(e) {
 	return "BYTES_PER_ELEMENT" in e ? e.BYTES_PER_ELEMENT : 4;
 }
-var Ju = class e {
+var $u = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
@@ -6198,7 +6241,7 @@ var Ju = class e {
 	#r;
 	#i;
 	constructor(e, t) {
-		this.#i = e?.endian, this.#t = Mu(t.dataType), this.#r = t.shape, this.#e = Nu(t.shape, "C");
+		this.#i = e?.endian, this.#t = Lu(t.dataType), this.#r = t.shape, this.#e = Ru(t.shape, "C");
 		let n = new this.#t(0);
 		this.#n = n.BYTES_PER_ELEMENT;
 	}
@@ -6207,55 +6250,55 @@ var Ju = class e {
 	}
 	encode(e) {
 		let t = new Uint8Array(e.data.buffer);
-		return Gu && this.#i === "big" && (t = t.slice(), ju(t, qu(this.#t))), t;
+		return Xu && this.#i === "big" && (t = t.slice(), Iu(t, Qu(this.#t))), t;
 	}
 	computeEncodedSize(e) {
 		return e;
 	}
 	decode(e) {
-		return Gu && this.#i === "big" && (e = e.slice(), ju(e, qu(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
+		return Xu && this.#i === "big" && (e = e.slice(), Iu(e, Qu(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
 			data: new this.#t(e.buffer, e.byteOffset, e.byteLength / this.#n),
 			shape: this.#r,
 			stride: this.#e
 		};
 	}
-}, Yu = {
+}, ed = {
 	NaN: NaN,
 	Infinity: Infinity,
 	"-Infinity": -Infinity
-}, Xu = {
+}, td = {
 	float16: 2,
 	float32: 4,
 	float64: 8
 };
-function Zu(e) {
-	return e in Xu;
+function nd(e) {
+	return e in td;
 }
-function Qu(e) {
+function rd(e) {
 	return e === "int64" || e === "uint64";
 }
-function $u(e, t) {
+function id(e, t) {
 	let n = BigInt(e), r = new ArrayBuffer(t), i = new DataView(r);
 	if (t === 2) {
-		if (typeof i.getFloat16 != "function") throw new xu("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
+		if (typeof i.getFloat16 != "function") throw new Eu("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
 		return i.setUint16(0, Number(n)), i.getFloat16(0);
 	}
 	return t === 4 ? (i.setUint32(0, Number(n)), i.getFloat32(0)) : (i.setBigUint64(0, n), i.getFloat64(0));
 }
-function ed(e, t) {
-	if (Qu(e)) {
-		if (typeof t != "number" || !Number.isInteger(t)) throw new vu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
+function ad(e, t) {
+	if (rd(e)) {
+		if (typeof t != "number" || !Number.isInteger(t)) throw new Cu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
 		return BigInt(t);
 	}
 	if (typeof t == "number") {
-		if (!Zu(e) && !Number.isInteger(t)) throw new vu(`Expected an integer value for data type "${e}", got ${t}`);
+		if (!nd(e) && !Number.isInteger(t)) throw new Cu(`Expected an integer value for data type "${e}", got ${t}`);
 		return t;
 	}
-	if (!Zu(e)) throw new vu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
-	return t in Yu ? Yu[t] : $u(t, Xu[e]);
+	if (!nd(e)) throw new Cu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
+	return t in ed ? ed[t] : id(t, td[e]);
 }
 // node_modules/zarrita/dist/src/codecs/cast_value.js
-var td = /* @__PURE__ */ new Set([
+var od = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6267,29 +6310,29 @@ var td = /* @__PURE__ */ new Set([
 	"float16",
 	"float32",
 	"float64"
-]), nd = {
+]), sd = {
 	int8: [-128, 127],
 	uint8: [0, 255],
 	int16: [-(2 ** 15), 2 ** 15 - 1],
 	uint16: [0, 2 ** 16 - 1],
 	int32: [-(2 ** 31), 2 ** 31 - 1],
 	uint32: [0, 2 ** 32 - 1]
-}, rd = {
+}, cd = {
 	int64: [-(2n ** 63n), 2n ** 63n - 1n],
 	uint64: [0n, 2n ** 64n - 1n]
 };
-function id(e, t, n) {
+function ld(e, t, n) {
 	return e.map(([e, r]) => ({
-		src: ed(t, e),
-		tgt: ed(n, r)
+		src: ad(t, e),
+		tgt: ad(n, r)
 	}));
 }
-function ad(e, t) {
+function ud(e, t) {
 	for (let n of t) if (typeof n.src == "number" && Number.isNaN(n.src)) {
 		if (typeof e == "number" && Number.isNaN(e)) return n.tgt;
 	} else if (e === n.src) return n.tgt;
 }
-function od(e) {
+function dd(e) {
 	if (!Number.isFinite(e)) return e;
 	if (Math.abs(e - Math.trunc(e)) === .5) {
 		let t = Math.floor(e), n = Math.ceil(e);
@@ -6297,19 +6340,19 @@ function od(e) {
 	}
 	return Math.round(e);
 }
-function sd(e) {
+function fd(e) {
 	return Math.sign(e) * Math.floor(Math.abs(e) + .5);
 }
-function cd(e) {
+function pd(e) {
 	switch (e) {
-		case "nearest-even": return od;
+		case "nearest-even": return dd;
 		case "towards-zero": return Math.trunc;
 		case "towards-positive": return Math.ceil;
 		case "towards-negative": return Math.floor;
-		case "nearest-away": return sd;
+		case "nearest-away": return fd;
 	}
 }
-function ld(e, t, n) {
+function md(e, t, n) {
 	let r = t - e + 1;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6320,7 +6363,7 @@ function ld(e, t, n) {
 		};
 	}
 }
-function ud(e, t, n) {
+function hd(e, t, n) {
 	let r = t - e + 1n;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6331,14 +6374,14 @@ function ud(e, t, n) {
 		};
 	}
 }
-var dd = class e {
+var gd = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
 	#n;
 	#r;
 	constructor(e, t, n, r, i, a) {
-		this.#e = t, this.#t = Mu(e), this.#n = fd(t, e, n, r, i), this.#r = fd(e, t, n, r, a);
+		this.#e = t, this.#t = Lu(e), this.#n = _d(t, e, n, r, i), this.#r = _d(e, t, n, r, a);
 	}
 	getEncodedMeta(e) {
 		let t = e.fillValue;
@@ -6350,12 +6393,12 @@ var dd = class e {
 	}
 	static fromConfig(t, n) {
 		let r = n.dataType, i = t.data_type;
-		if (!td.has(r)) throw new vu(`cast_value codec does not support array data type: ${r}`);
-		if (!td.has(i)) throw new vu(`cast_value codec does not support encoded data type: ${i}`);
-		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? id(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? id(t.scalar_map.encode, r, i) : [];
+		if (!od.has(r)) throw new Cu(`cast_value codec does not support array data type: ${r}`);
+		if (!od.has(i)) throw new Cu(`cast_value codec does not support encoded data type: ${i}`);
+		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? ld(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? ld(t.scalar_map.encode, r, i) : [];
 		return new e(r, i, a, t.out_of_range, o, s);
 	}
-	encode = Su("cast_value");
+	encode = Du("cast_value");
 	decode(e) {
 		let t = e.data, n = new this.#t(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = this.#n(t[e]);
@@ -6366,53 +6409,53 @@ var dd = class e {
 		};
 	}
 };
-function fd(e, t, n, r, i) {
-	let a = Zu(e), o = Qu(e), s = Zu(t), c = Qu(t), l;
+function _d(e, t, n, r, i) {
+	let a = nd(e), o = rd(e), s = nd(t), c = rd(t), l;
 	if (a && s) {
-		if (n !== "nearest-even") throw new vu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
+		if (n !== "nearest-even") throw new Cu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
 		l = (e) => e;
 	} else if (a && !s && !c) {
-		let e = cd(n), i = ld(...nd[t], r);
+		let e = pd(n), i = md(...sd[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(e(t));
 		};
 	} else if (a && c) {
-		let e = cd(n), i = ud(...rd[t], r);
+		let e = pd(n), i = hd(...cd[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(BigInt(e(t)));
 		};
 	} else if (!a && !o && s) l = (e) => e;
 	else if (o && s) l = (e) => Number(e);
-	else if (!a && !o && !s && !c) l = ld(...nd[t], r);
+	else if (!a && !o && !s && !c) l = md(...sd[t], r);
 	else if (!a && !o && c) {
-		let e = ud(...rd[t], r);
+		let e = hd(...cd[t], r);
 		l = (t) => e(BigInt(t));
 	} else if (o && !s && !c) {
-		let e = ld(...nd[t], r);
+		let e = md(...sd[t], r);
 		l = (t) => e(Number(t));
-	} else if (o && c) l = ud(...rd[t], r);
+	} else if (o && c) l = hd(...cd[t], r);
 	else throw Error(`Unhandled type combination: ${e} -> ${t}`);
 	return i.length === 0 ? l : (e) => {
-		let t = ad(e, i);
+		let t = ud(e, i);
 		return t === void 0 ? l(e) : t;
 	};
 }
 // node_modules/zarrita/dist/src/codecs/crc32c.js
-var pd = class e {
+var vd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig() {
 		return new e();
 	}
-	encode = Su("crc32c");
+	encode = Du("crc32c");
 	decode(e) {
 		return new Uint8Array(e.buffer, e.byteOffset, e.byteLength - 4);
 	}
 	computeEncodedSize(e) {
 		return e + 4;
 	}
-}, md = /* @__PURE__ */ new Set([
+}, yd = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6425,7 +6468,7 @@ var pd = class e {
 	"float32",
 	"float64"
 ]);
-function hd(e, t) {
+function bd(e, t) {
 	let n = e.length, r = n === 0 || t[n - 1] === 1;
 	for (let i = n - 2; i >= 0 && r; i--) r = t[i] === t[i + 1] * e[i + 1];
 	if (r) return;
@@ -6433,18 +6476,18 @@ function hd(e, t) {
 	for (let r = 1; r < n && i; r++) i = t[r] === t[r - 1] * e[r - 1];
 	if (!i) throw Error(`DeltaCodec requires C- or Fortran-contiguous strides, got shape=${JSON.stringify(e)} stride=${JSON.stringify(t)}`);
 }
-var gd = class e {
+var xd = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e) {
 		this.#e = e;
 	}
 	static fromConfig(t, n) {
-		if (!md.has(n.dataType)) throw new vu(`Delta codec does not support data type: ${n.dataType}`);
-		return new e(Mu(n.dataType));
+		if (!yd.has(n.dataType)) throw new Cu(`Delta codec does not support data type: ${n.dataType}`);
+		return new e(Lu(n.dataType));
 	}
 	encode(e) {
-		hd(e.shape, e.stride);
+		bd(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = t[e] - t[e - 1];
@@ -6455,7 +6498,7 @@ var gd = class e {
 		};
 	}
 	decode(e) {
-		hd(e.shape, e.stride);
+		bd(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = n[e - 1] + t[e];
@@ -6465,25 +6508,25 @@ var gd = class e {
 			stride: e.stride
 		};
 	}
-}, _d = class e {
+}, Sd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = Su("gzip");
+	encode = Du("gzip");
 	async decode(e) {
-		let t = await Wu(e, { format: "gzip" });
+		let t = await Yu(e, { format: "gzip" });
 		return new Uint8Array(t);
 	}
 };
 // node_modules/zarrita/dist/src/codecs/json2.js
-function vd(e, t) {
-	return Uu(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Uu(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Uu(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
+function Cd(e, t) {
+	return Ju(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Ju(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Ju(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
 }
-function yd(e, t) {
+function wd(e, t) {
 	return t instanceof Object && !Array.isArray(t) ? Object.keys(t).sort().reduce((e, n) => (e[n] = t[n], e), {}) : t;
 }
-var bd = class e {
+var Td = class e {
 	configuration;
 	kind = "array_to_bytes";
 	#e;
@@ -6507,9 +6550,9 @@ var bd = class e {
 	}
 	encode(e) {
 		let { indent: t, encoding: n, ensure_ascii: r, check_circular: i, allow_nan: a, sort_keys: o } = this.#e;
-		Uu(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
+		Ju(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
 		let s = [];
-		Uu(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(vd), o && s.push(yd);
+		Ju(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(Cd), o && s.push(wd);
 		let c = Array.from(e.data);
 		c.push("|O"), c.push(e.shape);
 		let l;
@@ -6526,15 +6569,15 @@ var bd = class e {
 	}
 	decode(e) {
 		let { strict: t } = this.#t;
-		Uu(t, "JsonCodec does not yet support non-strict decoding.");
-		let n = Au(e), r = n.pop();
-		return n.pop(), Uu(r, "0D not implemented for JsonCodec."), {
+		Ju(t, "JsonCodec does not yet support non-strict decoding.");
+		let n = Fu(e), r = n.pop();
+		return n.pop(), Ju(r, "0D not implemented for JsonCodec."), {
 			data: n,
 			shape: r,
-			stride: Nu(r, "C")
+			stride: Ru(r, "C")
 		};
 	}
-}, xd = /* @__PURE__ */ new Set([
+}, Ed = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6546,7 +6589,7 @@ var bd = class e {
 	"float16",
 	"float32",
 	"float64"
-]), Sd = class e {
+]), Dd = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
@@ -6555,10 +6598,10 @@ var bd = class e {
 		this.#t = e, this.#n = t, this.#e = n;
 	}
 	static fromConfig(t, n) {
-		if (!xd.has(n.dataType)) throw new vu(`scale_offset codec does not support data type: ${n.dataType}`);
-		return new e(ed(n.dataType, t.scale ?? 1), ed(n.dataType, t.offset ?? 0), Mu(n.dataType));
+		if (!Ed.has(n.dataType)) throw new Cu(`scale_offset codec does not support data type: ${n.dataType}`);
+		return new e(ad(n.dataType, t.scale ?? 1), ad(n.dataType, t.offset ?? 0), Lu(n.dataType));
 	}
-	encode = Su("scale_offset");
+	encode = Du("scale_offset");
 	decode(e) {
 		let t = e.data, n = new this.#e(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = t[e] / this.#t + this.#n;
@@ -6568,38 +6611,38 @@ var bd = class e {
 			stride: e.stride
 		};
 	}
-}, Cd = class e {
+}, Od = class e {
 	kind = "bytes_to_bytes";
 	#e;
 	constructor(e, t) {
 		if (t) {
-			let e = new (Mu(t.dataType))(0);
-			Uu("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
+			let e = new (Lu(t.dataType))(0);
+			Ju("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
 		} else this.#e = e.elementsize ?? 4;
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
 	encode(e) {
-		return wd(e, this.#e);
+		return kd(e, this.#e);
 	}
 	decode(e) {
-		return Td(e, this.#e);
+		return Ad(e, this.#e);
 	}
 };
-function wd(e, t) {
+function kd(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[n * r + a] = e[a * t + n];
 	return i;
 }
-function Td(e, t) {
+function Ad(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[a * t + n] = e[n * r + a];
 	return i;
 }
 // node_modules/zarrita/dist/src/codecs/transpose.js
-function Ed(e) {
-	return e instanceof Tu || e instanceof Eu || e instanceof Du ? new Proxy(e, {
+function jd(e) {
+	return e instanceof Au || e instanceof ju || e instanceof Mu ? new Proxy(e, {
 		get(e, t) {
 			return e.get(Number(t));
 		},
@@ -6608,16 +6651,16 @@ function Ed(e) {
 		}
 	}) : e;
 }
-function Dd(e, t) {
+function Md(e, t) {
 	let n;
-	return n = e.data instanceof Eu || e.data instanceof Du ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
+	return n = e.data instanceof ju || e.data instanceof Mu ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
 		data: n,
 		shape: e.shape,
-		stride: Nu(e.shape, t)
+		stride: Ru(e.shape, t)
 	};
 }
-function Od(e, t) {
-	let n = Dd(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = Ed(e.data), s = Ed(n.data);
+function Nd(e, t) {
+	let n = Md(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = jd(e.data), s = jd(n.data);
 	for (let t = 0; t < i; t++) {
 		let t = 0, i = 0;
 		for (let o = 0; o < r; o++) t += a[o] * e.stride[o], i += a[o] * n.stride[o];
@@ -6629,18 +6672,18 @@ function Od(e, t) {
 	}
 	return n;
 }
-function kd(e) {
+function Pd(e) {
 	let t = e.shape.length;
-	return Uu(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
+	return Ju(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
 		stride: e,
 		index: t
 	})).sort((e, t) => t.stride - e.stride).map((e) => e.index);
 }
-function Ad(e, t) {
-	let n = kd(e);
-	return Uu(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
+function Fd(e, t) {
+	let n = Pd(e);
+	return Ju(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
 }
-var jd = class e {
+var Id = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e, t) {
@@ -6651,7 +6694,7 @@ var jd = class e {
 			i = n;
 			let e = Array(r);
 			i.forEach((t) => {
-				Uu(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
+				Ju(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
 			});
 		}
 		this.#e = i;
@@ -6660,26 +6703,26 @@ var jd = class e {
 		return new e(t, n);
 	}
 	encode(e) {
-		return Ad(e, this.#e) ? e : Od(e, this.#e);
+		return Fd(e, this.#e) ? e : Nd(e, this.#e);
 	}
 	decode(e) {
 		return {
 			data: e.data,
 			shape: e.shape,
-			stride: Nu(e.shape, this.#e)
+			stride: Ru(e.shape, this.#e)
 		};
 	}
-}, Md = class e {
+}, Ld = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
 	constructor(e) {
-		this.#e = e, this.#t = Nu(e, "C");
+		this.#e = e, this.#t = Ru(e, "C");
 	}
 	static fromConfig(t, n) {
 		return new e(n.shape);
 	}
-	encode = Su("vlen-utf8");
+	encode = Du("vlen-utf8");
 	decode(e) {
 		let t = new TextDecoder(), n = new DataView(e.buffer), r = Array(n.getUint32(0, !0)), i = 4;
 		for (let a = 0; a < r.length; a++) {
@@ -6692,37 +6735,37 @@ var jd = class e {
 			stride: this.#t
 		};
 	}
-}, Nd = class e {
+}, Rd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = Su("zlib");
+	encode = Du("zlib");
 	async decode(e) {
-		let t = await Wu(e, { format: "deflate" });
+		let t = await Yu(e, { format: "deflate" });
 		return new Uint8Array(t);
 	}
-}, Pd = /* @__PURE__ */ n({ default: () => Fd }), Fd, Id = t((() => {
-	Fd = { fromConfig() {
+}, zd = /* @__PURE__ */ n({ default: () => Bd }), Bd, Vd = t((() => {
+	Bd = { fromConfig() {
 		throw Error("Page groups use gzip only.");
 	} };
 }));
 // node_modules/zarrita/dist/src/codecs.js
-function Ld() {
-	let e = () => Promise.resolve().then(() => (Id(), Pd)).then((e) => e.default), t = () => Promise.resolve().then(() => (Id(), Pd)).then((e) => e.default), n = () => Promise.resolve().then(() => (Id(), Pd)).then((e) => e.default), r = () => _d, i = () => Nd;
-	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => jd).set("bytes", () => Ju).set("crc32c", () => pd).set("vlen-utf8", () => Md).set("json2", () => bd).set("bitround", () => Cu).set("cast_value", () => dd).set("scale_offset", () => Sd).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Md).set("numcodecs.shuffle", () => Cd).set("numcodecs.delta", () => gd).set("numcodecs.bitround", () => Cu).set("numcodecs.json2", () => bd);
+function Hd() {
+	let e = () => Promise.resolve().then(() => (Vd(), zd)).then((e) => e.default), t = () => Promise.resolve().then(() => (Vd(), zd)).then((e) => e.default), n = () => Promise.resolve().then(() => (Vd(), zd)).then((e) => e.default), r = () => Sd, i = () => Rd;
+	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => Id).set("bytes", () => $u).set("crc32c", () => vd).set("vlen-utf8", () => Ld).set("json2", () => Td).set("bitround", () => Ou).set("cast_value", () => gd).set("scale_offset", () => Dd).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Ld).set("numcodecs.shuffle", () => Od).set("numcodecs.delta", () => xd).set("numcodecs.bitround", () => Ou).set("numcodecs.json2", () => Td);
 }
-var Rd = Ld();
-function zd(e) {
+var Ud = Hd();
+function Wd(e) {
 	let t;
 	function n() {
-		return t ||= Vd(e), t;
+		return t ||= Kd(e), t;
 	}
 	async function r(e, t, n) {
 		try {
 			return await n();
 		} catch (n) {
-			throw new bu({
+			throw new Tu({
 				direction: e,
 				codec: t,
 				cause: n
@@ -6751,20 +6794,20 @@ function zd(e) {
 			return i;
 		},
 		async computeEncodedSize(e) {
-			let t = await n(), r = Bd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
-			for (let { name: e, codec: n } of t.bytesToBytes) r = Bd(e, n, r);
+			let t = await n(), r = Gd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
+			for (let { name: e, codec: n } of t.bytesToBytes) r = Gd(e, n, r);
 			return r;
 		}
 	};
 }
-function Bd(e, t, n) {
-	if (!t.computeEncodedSize) throw new vu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
+function Gd(e, t, n) {
+	if (!t.computeEncodedSize) throw new Cu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
 	return t.computeEncodedSize(n);
 }
-async function Vd(e) {
+async function Kd(e) {
 	let t = e.codecs.map(async (e) => {
-		let t = await Rd.get(e.name)?.();
-		if (!t) throw new yu(e.name);
+		let t = await Ud.get(e.name)?.();
+		if (!t) throw new wu(e.name);
 		return {
 			Codec: t,
 			meta: e
@@ -6792,10 +6835,10 @@ async function Vd(e) {
 		}
 	}
 	if (!r) {
-		if (!Hd(a)) throw new vu(`Cannot encode ${a.dataType} to bytes without a codec`);
+		if (!qd(a)) throw new Cu(`Cannot encode ${a.dataType} to bytes without a codec`);
 		r = {
 			name: "bytes",
-			codec: Ju.fromConfig({ endian: "little" }, a)
+			codec: $u.fromConfig({ endian: "little" }, a)
 		};
 	}
 	return {
@@ -6804,14 +6847,14 @@ async function Vd(e) {
 		bytesToBytes: i
 	};
 }
-function Hd(e) {
+function qd(e) {
 	return e.dataType !== "v2:object" && e.dataType !== "string";
 }
 // node_modules/zarrita/dist/src/codecs/sharding.js
-var Ud = 18446744073709551615n;
-function Wd(e, t, n, r) {
-	if (!e.store.getRange) throw new xu("sharding requires a store with getRange");
-	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = zd({
+var Jd = 18446744073709551615n;
+function Yd(e, t, n, r) {
+	if (!e.store.getRange) throw new Eu("sharding requires a store with getRange");
+	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = Wd({
 		dataType: "uint64",
 		shape: [...a, 2],
 		codecs: r.index_codecs,
@@ -6828,14 +6871,14 @@ function Wd(e, t, n, r) {
 		let d = await c[u];
 		if (d === null) return;
 		let { data: f, shape: p, stride: m } = d, h = t.map((e, t) => e % p[t]).reduce((e, t, n) => e + t * m[n], 0), g = f[h], _ = f[h + 1];
-		if (g !== Ud || _ !== Ud) return i(u, {
+		if (g !== Jd || _ !== Jd) return i(u, {
 			offset: Number(g),
 			length: Number(_)
 		}, r);
 	};
 }
 // node_modules/zarrita/dist/src/hierarchy.js
-var Gd = class e {
+var Xd = class e {
 	store;
 	path;
 	constructor(e, t = "/") {
@@ -6846,10 +6889,10 @@ var Gd = class e {
 		return new e(this.store, decodeURIComponent(new URL(t, n).pathname));
 	}
 };
-function Kd(e) {
-	return new Gd(e ?? /* @__PURE__ */ new Map());
+function Zd(e) {
+	return new Xd(e ?? /* @__PURE__ */ new Map());
 }
-var qd = class extends Gd {
+var Qd = class extends Xd {
 	kind = "group";
 	#e;
 	constructor(e, t, n) {
@@ -6859,66 +6902,66 @@ var qd = class extends Gd {
 		return this.#e.attributes;
 	}
 };
-function Jd(e) {
+function $d(e) {
 	return e.find((e) => e.name === "transpose")?.configuration?.order ?? "C";
 }
-function Yd(e, t) {
+function ef(e, t) {
 	let n = new Map(t.map((e, t) => [e, t]));
 	return e.filter((e) => n.has(e)).map((e) => n.get(e));
 }
-function Xd(e) {
-	return (t, n) => Nu(t, globalThis.Array.isArray(e) && n ? Yd(e, n) : e);
+function tf(e) {
+	return (t, n) => Ru(t, globalThis.Array.isArray(e) && n ? ef(e, n) : e);
 }
-var Zd = Symbol("zarrita.context");
-function Qd(e, t) {
-	let { configuration: n } = t.codecs.find(Bu) ?? {}, r = {
-		encodeChunkKey: Pu(t.chunk_key_encoding),
-		TypedArray: Mu(t.data_type),
+var nf = Symbol("zarrita.context");
+function rf(e, t) {
+	let { configuration: n } = t.codecs.find(Gu) ?? {}, r = {
+		encodeChunkKey: zu(t.chunk_key_encoding),
+		TypedArray: Lu(t.data_type),
 		fillValue: t.fill_value
 	};
 	if (n) {
-		let i = Jd(n.codecs);
+		let i = $d(n.codecs);
 		return {
 			...r,
 			kind: "sharded",
 			chunkShape: n.chunk_shape,
-			codec: zd({
+			codec: Wd({
 				dataType: t.data_type,
 				shape: n.chunk_shape,
 				codecs: n.codecs,
 				fillValue: t.fill_value
 			}),
-			getStrides: Xd(i),
-			getChunkBytes: Wd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
+			getStrides: tf(i),
+			getChunkBytes: Yd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
 		};
 	}
-	let i = Jd(t.codecs);
+	let i = $d(t.codecs);
 	return {
 		...r,
 		kind: "regular",
 		chunkShape: t.chunk_grid.configuration.chunk_shape,
-		codec: zd({
+		codec: Wd({
 			dataType: t.data_type,
 			shape: t.chunk_grid.configuration.chunk_shape,
 			codecs: t.codecs,
 			fillValue: t.fill_value
 		}),
-		getStrides: Xd(i),
+		getStrides: tf(i),
 		async getChunkBytes(t, n) {
 			let i = r.encodeChunkKey(t), a = e.resolve(i).path;
 			return e.store.get(a, n);
 		}
 	};
 }
-var $d = class extends Gd {
+var af = class extends Xd {
 	kind = "array";
 	#e;
-	[Zd];
+	[nf];
 	constructor(e, t, n) {
 		super(e, t), this.#e = {
 			...n,
-			fill_value: Vu(n)
-		}, this[Zd] = Qd(this, this.#e);
+			fill_value: Ku(n)
+		}, this[nf] = rf(this, this.#e);
 	}
 	get attrs() {
 		return this.#e.attributes;
@@ -6933,21 +6976,21 @@ var $d = class extends Gd {
 		return this.#e.shape;
 	}
 	get chunks() {
-		return this[Zd].chunkShape;
+		return this[nf].chunkShape;
 	}
 	get dtype() {
 		return this.#e.data_type;
 	}
 	async getChunk(e, t, n) {
-		n?.useSharedArrayBuffer && Ou();
-		let r = this[Zd], i = await r.getChunkBytes(e, t);
+		n?.useSharedArrayBuffer && Nu();
+		let r = this[nf], i = await r.getChunkBytes(e, t);
 		if (!i) {
 			let e = r.chunkShape.reduce((e, t) => e * t, 1), t;
 			if (n?.useSharedArrayBuffer) {
 				let n = new r.TypedArray(0);
 				if (!("BYTES_PER_ELEMENT" in n)) console.warn("zarrita: useSharedArrayBuffer is not supported for non-buffer-backed data types."), t = new r.TypedArray(e);
 				else {
-					let i = ku(e * n.BYTES_PER_ELEMENT, !0);
+					let i = Pu(e * n.BYTES_PER_ELEMENT, !0);
 					t = new r.TypedArray(i, 0, e);
 				}
 			} else t = new r.TypedArray(e);
@@ -6960,26 +7003,26 @@ var $d = class extends Gd {
 		return r.codec.decode(i);
 	}
 	is(e) {
-		return zu(this.dtype, e);
+		return Wu(this.dtype, e);
 	}
 };
 // node_modules/zarrita/dist/src/extension/extend.js
-function ef(e, t) {
+function of(e, t) {
 	let n = e;
 	for (let e of t) n = n instanceof Promise ? n.then((t) => e(t)) : e(n);
 	return n;
 }
 // node_modules/zarrita/dist/src/extension/extend-array.js
-function tf(e, ...t) {
-	return ef(e, t);
+function sf(e, ...t) {
+	return of(e, t);
 }
 // node_modules/zarrita/dist/src/open.js
-async function nf(e) {
+async function cf(e) {
 	let t = e.store.arrayExtensions;
-	return t?.length ? await tf(e, ...t) : e;
+	return t?.length ? await sf(e, ...t) : e;
 }
-var rf = af();
-function af() {
+var lf = uf();
+function uf() {
 	let e = /* @__PURE__ */ new WeakMap();
 	function t(t) {
 		let n = e.get(t) ?? {
@@ -6998,46 +7041,46 @@ function af() {
 		}
 	};
 }
-async function of(e, t) {
+async function df(e, t) {
 	let n = await e.store.get(e.resolve(".zattrs").path, { signal: t });
-	return n ? Au(n) : {};
+	return n ? Fu(n) : {};
 }
-async function sf(e, t = {}) {
-	let n = "store" in e ? e : new Gd(e), { signal: r } = t, i = {};
-	return (t.attrs ?? !0) && (i = await of(n, r)), r?.throwIfAborted(), t.kind === "array" ? cf(n, i, r) : t.kind === "group" ? lf(n, i, r) : cf(n, i, r).catch((e) => (Hu(e, _u, vu), lf(n, i, r)));
+async function ff(e, t = {}) {
+	let n = "store" in e ? e : new Xd(e), { signal: r } = t, i = {};
+	return (t.attrs ?? !0) && (i = await df(n, r)), r?.throwIfAborted(), t.kind === "array" ? pf(n, i, r) : t.kind === "group" ? mf(n, i, r) : pf(n, i, r).catch((e) => (qu(e, Su, Cu), mf(n, i, r)));
 }
-async function cf(e, t, n) {
+async function pf(e, t, n) {
 	let { path: r } = e.resolve(".zarray"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new _u("v2 array", { path: r });
-	return rf.increment(e.store, "v2"), nf(new $d(e.store, e.path, Lu(Au(i), t)));
+	if (!i) throw new Su("v2 array", { path: r });
+	return lf.increment(e.store, "v2"), cf(new af(e.store, e.path, Hu(Fu(i), t)));
 }
-async function lf(e, t, n) {
+async function mf(e, t, n) {
 	let { path: r } = e.resolve(".zgroup"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new _u("v2 group", { path: r });
-	return rf.increment(e.store, "v2"), new qd(e.store, e.path, Ru(Au(i), t));
+	if (!i) throw new Su("v2 group", { path: r });
+	return lf.increment(e.store, "v2"), new Qd(e.store, e.path, Uu(Fu(i), t));
 }
-async function uf(e, t) {
+async function hf(e, t) {
 	let { store: n, path: r } = e.resolve("zarr.json"), i = await e.store.get(r, { signal: t });
-	if (!i) throw new _u("v3 array or group", { path: r });
-	let a = Au(i);
-	return a.node_type === "array" && (a.fill_value = Vu(a)), a.node_type === "array" ? nf(new $d(n, e.path, a)) : new qd(n, e.path, a);
+	if (!i) throw new Su("v3 array or group", { path: r });
+	let a = Fu(i);
+	return a.node_type === "array" && (a.fill_value = Ku(a)), a.node_type === "array" ? cf(new af(n, e.path, a)) : new Qd(n, e.path, a);
 }
-async function df(e, t = {}) {
-	let n = "store" in e ? e : new Gd(e), r = await uf(n, t.signal);
-	if (rf.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof $d || t.kind === "group" && r instanceof qd) return r;
-	let i = r instanceof $d ? "array" : "group";
-	throw new _u(`${t.kind} at ${n.path}`, {
+async function gf(e, t = {}) {
+	let n = "store" in e ? e : new Xd(e), r = await hf(n, t.signal);
+	if (lf.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof af || t.kind === "group" && r instanceof Qd) return r;
+	let i = r instanceof af ? "array" : "group";
+	throw new Su(`${t.kind} at ${n.path}`, {
 		path: n.path,
 		found: i
 	});
 }
-async function ff(e, t = {}) {
-	let n = "store" in e ? e.store : e, r = rf.versionMax(n), i = r === "v2" ? ff.v2 : ff.v3, a = r === "v2" ? ff.v3 : ff.v2;
-	return i(e, t).catch((n) => (Hu(n, _u, vu), a(e, t)));
+async function _f(e, t = {}) {
+	let n = "store" in e ? e.store : e, r = lf.versionMax(n), i = r === "v2" ? _f.v2 : _f.v3, a = r === "v2" ? _f.v3 : _f.v2;
+	return i(e, t).catch((n) => (qu(n, Su, Cu), a(e, t)));
 }
-ff.v2 = sf, ff.v3 = df;
+_f.v2 = ff, _f.v3 = gf;
 // src/data/page.ts
-var pf = 201326592, mf = class {
+var vf = 201326592, yf = class {
 	held = /* @__PURE__ */ new Map();
 	sizes = /* @__PURE__ */ new Map();
 	total = 0;
@@ -7048,12 +7091,12 @@ var pf = 201326592, mf = class {
 		return this.held.set(e, r), r.then((t) => {
 			this.sizes.set(e, t.byteLength), this.total += t.byteLength;
 			for (let t of this.held.keys()) {
-				if (this.total <= pf || t === e) break;
+				if (this.total <= vf || t === e) break;
 				this.total -= this.sizes.get(t) ?? 0, this.sizes.delete(t), this.held.delete(t);
 			}
 		}, () => this.held.delete(e)), r;
 	}
-}, hf = class {
+}, bf = class {
 	name;
 	path;
 	array;
@@ -7063,10 +7106,10 @@ var pf = 201326592, mf = class {
 	rowLength;
 	levels;
 	constructor(e, t, n, r) {
-		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && gf(this.approximate);
+		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && xf(this.approximate);
 	}
 	size(e) {
-		return this.shape[wl[this.name].indexOf(e)];
+		return this.shape[kl[this.name].indexOf(e)];
 	}
 	chunk(e) {
 		return this.cache.get(`${this.path}/${e}`, async () => {
@@ -7092,26 +7135,26 @@ var pf = 201326592, mf = class {
 		return e.forEach((e, n) => t.set(e, n * this.rowLength)), t;
 	}
 };
-function gf(e) {
+function xf(e) {
 	let t = /* @__PURE__ */ new Float32Array(256);
 	for (let n = 0; n < 255; n++) t[n] = e.kind === "linear" ? n * e.step : n ? 2 ** (e.floor + (n - 1) * e.step) : 0;
 	return t[255] = NaN, t;
 }
-function _f(e, t) {
+function Sf(e, t) {
 	return t.kind === "linear" ? [Math.max(0, e - t.step / 2), e + t.step / 2] : e === 0 ? [0, 2 ** (t.floor - t.step / 2)] : [e * 2 ** (-t.step / 2), e * 2 ** (t.step / 2)];
 }
-var vf = class e {
+var Cf = class e {
 	store;
 	document;
 	leftOut;
-	cache = new mf();
+	cache = new yf();
 	arrays = /* @__PURE__ */ new Map();
 	attributes = /* @__PURE__ */ new Map();
 	constructor(e, t, n) {
 		this.store = e, this.document = t, this.leftOut = n;
 	}
 	static async open(t) {
-		let n = await yf(t, ""), r = n.floatlens;
+		let n = await wf(t, ""), r = n.floatlens;
 		if (r?.format !== "page") throw Error("There is no page group here.");
 		if (r.version > 1) throw Error(`This page reads page groups up to version 1, and this one is ${r.version}.`);
 		return new e(t, r, n.left_out ?? {});
@@ -7119,7 +7162,7 @@ var vf = class e {
 	array(e, t) {
 		if (!e.arrays.includes(t)) return null;
 		let n = `${e.path}/${t}`, r = this.arrays.get(n);
-		return r || (r = ff.v3(Kd({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new hf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
+		return r || (r = _f.v3(Zd({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new bf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
 	}
 	async values(e, t) {
 		let n = this.array(e, t);
@@ -7133,19 +7176,19 @@ var vf = class e {
 	}
 	attributesOf(e) {
 		let t = this.attributes.get(e);
-		return t || this.attributes.set(e, t = yf(this.store, e)), t;
+		return t || this.attributes.set(e, t = wf(this.store, e)), t;
 	}
 };
-async function yf(e, t) {
+async function wf(e, t) {
 	let n = await e.get(`/${t ? `${t}/` : ""}zarr.json`);
 	if (!n) throw Error(`The page group has no ${t || "root"}.`);
 	return JSON.parse(new TextDecoder().decode(n)).attributes;
 }
 // src/parts/Panel.svelte
-var bf = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), xf = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), Sf = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), Cf = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), wf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Tf = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), Ef = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), Df = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), Of = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), kf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
-function Af(e, t) {
+var Tf = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), Ef = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), Df = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), Of = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), kf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Af = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), jf = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), Mf = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), Nf = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), Pf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
+function Ff(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.run]), a = /* @__PURE__ */ A(() => n.sampleOf(t.run)), o = /* @__PURE__ */ A(() => n.stepIn(t.run)), s = /* @__PURE__ */ A(() => n.layerIn(t.run)), c = /* @__PURE__ */ A(() => n.headIn(t.run)), l = /* @__PURE__ */ A(() => n.groupIn(t.run)), u = /* @__PURE__ */ A(() => n.colour === "share" ? "share" : "lift"), d = /* @__PURE__ */ A(() => Rc(V(u), n.scale === "log")), f = /* @__PURE__ */ A(() => t.run === n.run), p = /* @__PURE__ */ M(null), m = /* @__PURE__ */ M(null), h = /* @__PURE__ */ M(null), g = /* @__PURE__ */ M({}), _ = /* @__PURE__ */ M(/* @__PURE__ */ new Int32Array()), v = /* @__PURE__ */ M(null), y = /* @__PURE__ */ M(null), b = /* @__PURE__ */ M("");
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.run]), a = /* @__PURE__ */ A(() => n.sampleOf(t.run)), o = /* @__PURE__ */ A(() => n.stepIn(t.run)), s = /* @__PURE__ */ A(() => n.layerIn(t.run)), c = /* @__PURE__ */ A(() => n.headIn(t.run)), l = /* @__PURE__ */ A(() => n.groupIn(t.run)), u = /* @__PURE__ */ A(() => n.colour === "share" ? "share" : "lift"), d = /* @__PURE__ */ A(() => Hc(V(u), n.scale === "log")), f = /* @__PURE__ */ A(() => t.run === n.run), p = /* @__PURE__ */ M(null), m = /* @__PURE__ */ M(null), h = /* @__PURE__ */ M(null), g = /* @__PURE__ */ M({}), _ = /* @__PURE__ */ M(/* @__PURE__ */ new Int32Array()), v = /* @__PURE__ */ M(null), y = /* @__PURE__ */ M(null), b = /* @__PURE__ */ M("");
 	function x(e) {
 		let t = !1;
 		return e().then((e) => !t && e(), (e) => !t && N(b, String(e), !0)), () => void (t = !0);
@@ -7171,7 +7214,7 @@ function Af(e, t) {
 			n.heat
 		];
 		return x(async () => {
-			let n = await Ol(r, e, t, u), [i, a] = await Promise.all([Al(r, n, d, f, g), _ === "steps" ? Pl(r, e, t, d, f, g) : Nl(r, n, f, g)]);
+			let n = await Nl(r, e, t, u), [i, a] = await Promise.all([Fl(r, n, d, f, g), _ === "steps" ? zl(r, e, t, d, f, g) : Rl(r, n, f, g)]);
 			return () => (N(p, n), N(m, i), N(h, a));
 		});
 	}), Cn(() => {
@@ -7183,7 +7226,7 @@ function Af(e, t) {
 			V(c)
 		];
 		return x(async () => {
-			let n = o === null ? null : await Il(r, e, t, o, l, u);
+			let n = o === null ? null : await Vl(r, e, t, o, l, u);
 			return () => N(y, n);
 		});
 	});
@@ -7192,14 +7235,14 @@ function Af(e, t) {
 		return t === 2 ? "mask" : t ? $(V(g)[t === 3 ? V(_)[e] : V(p).whole("canvas")[e]] ?? "") : "nothing yet";
 	}, C = (e, t, n = "") => {
 		if (!t || !Z(e)) return `${Q(e, 5)}${n}`;
-		let [r, i] = _f(e, t);
+		let [r, i] = Sf(e, t);
 		return `≈ ${Q(e, 3)}${n} (${Q(r, 2)} to ${Q(i, 2)})`;
 	};
 	function w(e, t, n, r) {
 		let a = V(p)?.whole("role")?.[t], o = V(p)?.whole("confidence")?.[t], s = [["position", String(t)]];
-		return a && s.push(["role", Cl[a]]), s.push(["state", Sl[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", Ll[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
+		return a && s.push(["role", Ol[a]]), s.push(["state", Dl[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", Hl[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
 	}
-	function ee(e, t) {
+	function T(e, t) {
 		let r = e.currentTarget.getBoundingClientRect();
 		n.hover = {
 			x: r.left + r.width / 2,
@@ -7208,8 +7251,8 @@ function Af(e, t) {
 			lines: w(V(m), t, V(s), V(o))
 		};
 	}
-	async function T(e, t, u) {
-		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Ol(r, V(i), V(a), m), _ = await Al(r, g, h, V(c), V(l));
+	async function E(e, t, u) {
+		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Nl(r, V(i), V(a), m), _ = await Fl(r, g, h, V(c), V(l));
 		n.hover = {
 			x: d,
 			y: f,
@@ -7217,24 +7260,24 @@ function Af(e, t) {
 			lines: w(_, u, h, m)
 		};
 	}
-	function te(e) {
+	function ee(e) {
 		if (!V(f)) return void n.chooseRun(t.run);
 		n.key = n.key === e && n.row === null ? null : e;
 		let r = V(p)?.whole("state")?.[e] ?? 0;
 		n.row = r >= 3 && n.row !== e ? e : null;
 	}
-	function ne(e, t) {
+	function te(e, t) {
 		V(f) && (n.key = t, n.row = null, n.heat === "steps" ? n.goTo(e) : n.layer = e);
 	}
-	let re = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), E = (e, t) => V(re).map((n) => V(p)?.along(e, n, V(l))?.[t] ?? null), ie = (e) => V(re).map((t) => V(v)?.[(t * V(i).groups.length + V(l)) * xl.length + e] ?? null), ae = /* @__PURE__ */ A(() => V(p) ? bl.map((e, t) => ({
+	let ne = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), re = (e, t) => V(ne).map((n) => V(p)?.along(e, n, V(l))?.[t] ?? null), ie = (e) => V(ne).map((t) => V(v)?.[(t * V(i).groups.length + V(l)) * El.length + e] ?? null), ae = /* @__PURE__ */ A(() => V(p) ? Tl.map((e, t) => ({
 		name: e,
 		colour: t,
-		values: E("absorbed", t),
-		nulls: E("absorbed_null", t)
+		values: re("absorbed", t),
+		nulls: re("absorbed_null", t)
 	})) : []), oe = /* @__PURE__ */ A(() => V(p) ? [{
 		name: "row entropy",
 		colour: 0,
-		values: V(re).map((e) => V(p).whole("entropy")?.[e * V(i).groups.length + V(l)] ?? null)
+		values: V(ne).map((e) => V(p).whole("entropy")?.[e * V(i).groups.length + V(l)] ?? null)
 	}] : []), se = /* @__PURE__ */ A(() => [
 		{
 			name: "float index",
@@ -7270,29 +7313,29 @@ function Af(e, t) {
 				S(a),
 				e,
 				V(h).share[t],
-				Ll[V(h).standing?.[t] ?? -1] ?? ""
+				Hl[V(h).standing?.[t] ?? -1] ?? ""
 			];
 		}) : []
 	}), le = (e) => () => ({
 		head: ["layer", ...e.flatMap((e) => [e.name, ...e.nulls ? [`${e.name}, null`] : []])],
-		rows: V(re).map((t) => [V(i).layers[t], ...e.flatMap((e) => [e.values[t], ...e.nulls ? [e.nulls[t]] : []])])
+		rows: V(ne).map((t) => [V(i).layers[t], ...e.flatMap((e) => [e.values[t], ...e.nulls ? [e.nulls[t]] : []])])
 	}), ue = /* @__PURE__ */ A(() => V(p)?.along("rows", V(s), V(l))?.[0] ?? V(p)?.whole("rows")?.[V(l)]);
-	var de = kf();
+	var de = Pf();
 	let fe;
 	var pe = P(de), me = P(pe), he = I(me, !0), ge = I(L(me, 2));
 	k(pe);
 	var _e = L(pe, 2), ve = (e) => {
-		var t = bf(), n = I(t, !0);
+		var t = Tf(), n = I(t, !0);
 		R(() => K(n, V(b))), G(e, t);
 	};
 	q(_e, (e) => {
 		V(b) && e(ve);
 	});
 	var ye = L(_e, 2), be = (e) => {
-		var r = Df(), l = F(r), v = P(l);
+		var r = Mf(), l = F(r), v = P(l);
 		{
 			let e = /* @__PURE__ */ A(() => V(f) ? n.key : null), r = /* @__PURE__ */ A(() => V(f) ? n.row : null), a = /* @__PURE__ */ A(() => V(y)?.keys ?? []), s = /* @__PURE__ */ A(() => `Text of ${V(i).name} at step ${V(o)}`);
-			su(v, {
+			fu(v, {
 				get frame() {
 					return V(p);
 				},
@@ -7326,25 +7369,25 @@ function Af(e, t) {
 				get label() {
 					return V(s);
 				},
-				tell: ee,
+				tell: T,
 				leave: () => n.hover = null,
-				pick: te
+				pick: ee
 			});
 		}
 		k(l);
 		var b = L(l, 2), x = (e) => {
-			var t = Tf(), r = P(t), o = I(P(r));
+			var t = Af(), r = P(t), o = I(P(r));
 			k(r);
 			var l = L(r, 2), u = (e) => {
-				var t = Cf(), r = F(t);
+				var t = Of(), r = F(t);
 				Y(r, 21, () => V(y).keys, J, (e, t) => {
-					var r = Sf(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
+					var r = Df(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
 					k(a);
 					var u = L(a, 2), d = P(u);
 					let f;
 					k(u);
 					var p = L(u, 2), m = I(p), h = L(p, 2), g = (e) => {
-						var n = xf(), r = I(n);
+						var n = Ef(), r = I(n);
 						R(() => K(r, `${V(t).heads ?? ""} of ${V(i).heads ?? ""} heads`)), G(e, n);
 					};
 					q(h, (e) => {
@@ -7360,7 +7403,7 @@ function Af(e, t) {
 				var a = I(L(r, 2));
 				R(() => K(a, `Layer ${V(i).layers[V(s)] ?? ""}, ${V(c) === null ? "mean over heads; of each head only the strongest keys were kept, so each share is the least it can be" : `head ${V(c)}`}. At the step that committed it.`)), G(e, t);
 			}, d = (e) => {
-				var t = wf(), n = I(t, !0);
+				var t = kf(), n = I(t, !0);
 				R(() => K(n, V(a).skipped["top keys"] ?? "No row of this trace wrote it.")), G(e, t);
 			};
 			q(l, (e) => {
@@ -7374,7 +7417,7 @@ function Af(e, t) {
 		{
 			let e = (e) => {
 				var t = Nr(), r = F(t), i = (e) => {
-					var t = Ef(), r = P(t), i = L(r, 2);
+					var t = jf(), r = P(t), i = L(r, 2);
 					k(t), R(() => {
 						X(r, "aria-pressed", n.heat !== "steps"), X(i, "aria-pressed", n.heat === "steps");
 					}), H("click", r, () => n.heat = "layers"), H("click", i, () => n.heat = "steps"), G(e, t);
@@ -7383,7 +7426,7 @@ function Af(e, t) {
 					V(f) && e(i);
 				}), G(e, t);
 			}, t = /* @__PURE__ */ A(() => n.heat === "steps" ? `Steps × keys, layer ${V(i).layers[V(s)]}` : `Layers × keys, step ${V(o)}`);
-			Mc(w, {
+			Ic(w, {
 				get title() {
 					return V(t);
 				},
@@ -7393,7 +7436,7 @@ function Af(e, t) {
 					var r = Nr(), c = F(r), l = (e) => {
 						{
 							let t = /* @__PURE__ */ A(() => `Received attention of ${V(i).name}: ${n.heat === "steps" ? "steps" : "layers"} by keys`), r = /* @__PURE__ */ A(() => n.heat === "steps" ? Array.from({ length: V(h).rows }, (e, t) => t) : V(i).layers), a = /* @__PURE__ */ A(() => n.heat === "steps" ? "step" : "layer"), c = /* @__PURE__ */ A(() => n.heat === "steps" ? V(o) : V(s)), l = /* @__PURE__ */ A(() => V(f) ? n.key : null);
-							Ql(e, {
+							ru(e, {
 								get label() {
 									return V(t);
 								},
@@ -7418,13 +7461,13 @@ function Af(e, t) {
 								get keyAt() {
 									return V(l);
 								},
-								tell: T,
+								tell: E,
 								leave: () => n.hover = null,
-								pick: ne
+								pick: te
 							});
 						}
 					}, p = (e) => {
-						var t = wf(), n = I(t, !0);
+						var t = kf(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? V(a).skipped.attention ?? "Nothing was recorded here.")), G(e, t);
 					};
 					q(c, (e) => {
@@ -7437,10 +7480,10 @@ function Af(e, t) {
 				}
 			});
 		}
-		var re = L(w, 2), E = P(re);
+		var ne = L(w, 2), re = P(ne);
 		{
 			let e = /* @__PURE__ */ A(() => le(V(ae)));
-			Mc(E, {
+			Ic(re, {
 				title: "Absorption by layer",
 				get table() {
 					return V(e);
@@ -7448,7 +7491,7 @@ function Af(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						il(e, {
+						cl(e, {
 							label: "Absorption by layer",
 							get x() {
 								return V(i).layers;
@@ -7472,10 +7515,10 @@ function Af(e, t) {
 				$$slots: { default: !0 }
 			});
 		}
-		var ie = L(E, 2);
+		var ie = L(re, 2);
 		{
 			let e = /* @__PURE__ */ A(() => le(V(oe))), t = /* @__PURE__ */ A(() => V(a).skipped.entropy ?? "");
-			Mc(ie, {
+			Ic(ie, {
 				title: "Row entropy by layer",
 				get table() {
 					return V(e);
@@ -7486,7 +7529,7 @@ function Af(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						il(e, {
+						cl(e, {
 							label: "Row entropy by layer",
 							get x() {
 								return V(i).layers;
@@ -7513,7 +7556,7 @@ function Af(e, t) {
 		var ue = L(ie, 2);
 		{
 			let e = /* @__PURE__ */ A(() => le(V(se))), t = /* @__PURE__ */ A(() => V(a).skipped["float index"] ?? (V(i).autoregressive ? "A step has one row, so movement cannot be told from noise here." : "It floats where “across halves” lies above “no movement”."));
-			Mc(ue, {
+			Ic(ue, {
 				title: "Float index by layer, whole run",
 				get table() {
 					return V(e);
@@ -7524,7 +7567,7 @@ function Af(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						il(e, {
+						cl(e, {
 							label: "Float index by layer",
 							get x() {
 								return V(i).layers;
@@ -7548,9 +7591,9 @@ function Af(e, t) {
 				$$slots: { default: !0 }
 			});
 		}
-		k(re), k(C), G(e, r);
+		k(ne), k(C), G(e, r);
 	}, xe = (e) => {
-		G(e, Of());
+		G(e, Nf());
 	};
 	q(ye, (e) => {
 		V(p) ? e(be) : V(b) || e(xe, 1);
@@ -7565,16 +7608,16 @@ function Af(e, t) {
 }
 Cr(["click"]);
 // src/views/Watch.svelte
-var jf = /* @__PURE__ */ U("<div><!> <!></div>");
-function Mf(e, t) {
+var If = /* @__PURE__ */ U("<div><!> <!></div>");
+function Lf(e, t) {
 	Xe(t, !0);
 	let n = Zi();
-	var r = jf();
+	var r = If();
 	let i;
 	var a = P(r);
 	{
 		let e = /* @__PURE__ */ A(() => n.other === null);
-		Af(a, {
+		Ff(a, {
 			get run() {
 				return n.run;
 			},
@@ -7587,7 +7630,7 @@ function Mf(e, t) {
 		});
 	}
 	var o = L(a, 2), s = (e) => {
-		Af(e, {
+		Ff(e, {
 			get run() {
 				return n.other;
 			},
@@ -7600,10 +7643,10 @@ function Mf(e, t) {
 	}), k(r), R(() => i = ii(r, 1, "watch", null, i, { two: n.other !== null })), G(e, r), Ze();
 }
 // src/parts/Scatter.svelte
-var Nf = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), Pf = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Ff = /* @__PURE__ */ W("<path></path>"), If = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), Lf = /* @__PURE__ */ W("<g><!></g>"), Rf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
-function zf(e, t) {
+var Rf = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), zf = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Bf = /* @__PURE__ */ W("<path></path>"), Vf = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), Hf = /* @__PURE__ */ W("<g><!></g>"), Uf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
+function Wf(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Array.from({ length: t.x.length }, (e, t) => t).filter((e) => Z(t.x[e]) && Z(t.y[e])).sort((e, n) => Number(t.standing[e] === 1) - Number(t.standing[n] === 1))), a = /* @__PURE__ */ A(() => rc(s(t.x), [52, V(r) - 14]).nice(5)), o = /* @__PURE__ */ A(() => rc(s(t.y), [264, 20]).nice(5));
+	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Array.from({ length: t.x.length }, (e, t) => t).filter((e) => Z(t.x[e]) && Z(t.y[e])).sort((e, n) => Number(t.standing[e] === 1) - Number(t.standing[n] === 1))), a = /* @__PURE__ */ A(() => sc(s(t.x), [52, V(r) - 14]).nice(5)), o = /* @__PURE__ */ A(() => sc(s(t.y), [264, 20]).nice(5));
 	function s(e) {
 		let t = Array.from(e).filter(Z);
 		return t.length ? [Math.min(...t), Math.max(...t)] : [0, 1];
@@ -7621,11 +7664,11 @@ function zf(e, t) {
 			]
 		};
 	}
-	var l = Rf(), u = P(l);
+	var l = Uf(), u = P(l);
 	X(u, "height", 300);
 	var d = P(u);
 	Y(d, 17, () => V(o).ticks(5), J, (e, t) => {
-		var n = Nf(), i = F(n), a = L(i), s = I(a, !0);
+		var n = Rf(), i = F(n), a = L(i), s = I(a, !0);
 		R((e, t, n, o) => {
 			X(i, "x2", V(r) - 14), X(i, "y1", e), X(i, "y2", t), X(a, "y", n), K(s, o);
 		}, [
@@ -7637,7 +7680,7 @@ function zf(e, t) {
 	});
 	var f = L(d);
 	Y(f, 17, () => V(a).ticks(5), J, (e, t) => {
-		var n = Pf();
+		var n = zf();
 		X(n, "y", 280);
 		var r = I(n, !0);
 		R((e, t) => {
@@ -7648,14 +7691,14 @@ function zf(e, t) {
 	X(h, "y", 296);
 	var g = I(h, !0);
 	Y(L(h), 17, () => V(i), J, (e, r) => {
-		var i = Lf(), s = P(i), l = (e) => {
-			var i = Ff();
+		var i = Hf(), s = P(i), l = (e) => {
+			var i = Bf();
 			let s;
 			R((e) => {
 				s = ii(i, 0, "point anchor", null, s, { chosen: n.key === V(r) }), X(i, "d", e);
 			}, [() => `M${V(a)(t.x[V(r)]) - 5.5} ${V(o)(t.y[V(r)])}l5.5 5.5 5.5-5.5-5.5-5.5z`]), G(e, i);
 		}, u = (e) => {
-			var i = If();
+			var i = Vf();
 			let s;
 			R((e, t) => {
 				s = ii(i, 0, "point", null, s, { chosen: n.key === V(r) }), X(i, "cx", e), X(i, "cy", t);
@@ -7670,83 +7713,83 @@ function zf(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/views/Why.svelte
-var Bf = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
-function Vf(e, t) {
+var Gf = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
+function Kf(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.runDocument), a = /* @__PURE__ */ A(() => n.sampleDocument), o = /* @__PURE__ */ A(() => n.groupIn(n.run)), s = (e) => new Sc(() => r.values(V(a), e)), c = s("geometry"), l = s("geometry_standing"), u = s("geometry_means"), d = s("advantage"), f = s("value_norms"), p = s("role_share"), m = s("role_null"), h = s("role_enrichment"), g = s("flow"), _ = s("flow_null"), v = s("flow_fair"), y = s("rollout"), b = s("rollout_null"), x = new Sc(() => r.vocabulary(V(a))), S = s("final"), C = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), w = /* @__PURE__ */ A(() => V(i).groups.length), ee = /* @__PURE__ */ A(() => V(a).positions), T = (e) => c.value.subarray(((e * V(C).length + n.layer) * V(w) + V(o)) * V(ee), ((e * V(C).length + n.layer) * V(w) + V(o) + 1) * V(ee)), te = (e) => $(x.value?.[S.value?.[e] ?? -1] ?? ""), ne = (e, t) => V(C).map((n) => e?.[t(n)] ?? null), re = (e, t) => ne(u.value, (n) => ((e * V(C).length + n) * V(w) + V(o)) * 2 + t), E = (e) => ["anchors", "other keys"].map((t, n) => ({
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.place]), a = /* @__PURE__ */ A(() => n.sampleOf(t.place)), o = /* @__PURE__ */ A(() => n.groupIn(t.place)), s = /* @__PURE__ */ A(() => n.layerIn(t.place)), c = (e) => new Ec(() => r.values(V(a), e)), l = c("geometry"), u = c("geometry_standing"), d = c("geometry_means"), f = c("advantage"), p = c("value_norms"), m = c("role_share"), h = c("role_null"), g = c("role_enrichment"), _ = c("flow"), v = c("flow_null"), y = c("flow_fair"), b = c("rollout"), x = c("rollout_null"), S = new Ec(() => r.vocabulary(V(a))), C = c("final"), w = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), T = /* @__PURE__ */ A(() => V(i).groups.length), E = /* @__PURE__ */ A(() => V(a).positions), ee = (e) => l.value.subarray(((e * V(w).length + V(s)) * V(T) + V(o)) * V(E), ((e * V(w).length + V(s)) * V(T) + V(o) + 1) * V(E)), te = (e) => $(S.value?.[C.value?.[e] ?? -1] ?? ""), ne = (e, t) => V(w).map((n) => e?.[t(n)] ?? null), re = (e, t) => ne(d.value, (n) => ((e * V(w).length + n) * V(T) + V(o)) * 2 + t), ie = (e) => ["anchors", "other keys"].map((t, n) => ({
 		name: t,
 		colour: n,
 		values: re(e, n)
-	})), ie = /* @__PURE__ */ A(() => [
+	})), ae = /* @__PURE__ */ A(() => [
 		"advantage",
 		"by direction",
 		"by norm"
 	].map((e, t) => ({
 		name: e,
 		colour: t,
-		values: ne(d.value, (e) => (e * V(w) + V(o)) * 3 + t)
-	}))), ae = /* @__PURE__ */ A(() => ["anchors", "other keys"].map((e, t) => ({
+		values: ne(f.value, (e) => (e * V(T) + V(o)) * 3 + t)
+	}))), oe = /* @__PURE__ */ A(() => ["anchors", "other keys"].map((e, t) => ({
 		name: e,
 		colour: t,
-		values: ne(f.value, (e) => (e * V(w) + V(o)) * 2 + t)
-	}))), oe = (e, t) => {
-		let n = V(a).roles.indexOf(t), r = e ? e.length / V(w) / V(a).roles.length : 1;
-		return ne(e, (e) => ((r === 1 ? 0 : e) * V(w) + V(o)) * V(a).roles.length + n);
-	}, se = /* @__PURE__ */ A(() => V(C).map(() => 1)), ce = /* @__PURE__ */ A(() => [
+		values: ne(p.value, (e) => (e * V(T) + V(o)) * 2 + t)
+	}))), se = (e, t) => {
+		let n = V(a).roles.indexOf(t), r = e ? e.length / V(T) / V(a).roles.length : 1;
+		return ne(e, (e) => ((r === 1 ? 0 : e) * V(T) + V(o)) * V(a).roles.length + n);
+	}, ce = /* @__PURE__ */ A(() => V(w).map(() => 1)), le = /* @__PURE__ */ A(() => [
 		"structural",
 		"lexical",
 		"mask"
 	].map((e, t) => ({
 		name: e,
 		colour: t,
-		values: oe(h.value, e),
-		nulls: V(se),
+		values: se(g.value, e),
+		nulls: V(ce),
 		nullName: "fair share"
-	}))), le = /* @__PURE__ */ A(() => [
+	}))), ue = /* @__PURE__ */ A(() => [
 		"structural",
 		"lexical",
 		"mask"
 	].map((e, t) => ({
 		name: e,
 		colour: t,
-		values: oe(p.value, e),
-		nulls: oe(m.value, e)
-	}))), ue = (e, t) => {
+		values: se(m.value, e),
+		nulls: se(h.value, e)
+	}))), de = (e, t) => {
 		let n = e ? e.length / V(a).regions.length : 1;
 		return ne(e, (e) => (n === 1 ? 0 : e) * V(a).regions.length + t);
-	}, de = /* @__PURE__ */ A(() => V(a).regions.slice(0, 7)), fe = /* @__PURE__ */ A(() => V(de).map((e, t) => ({
+	}, fe = /* @__PURE__ */ A(() => V(a).regions.slice(0, 7)), pe = /* @__PURE__ */ A(() => V(fe).map((e, t) => ({
 		name: e,
 		colour: t,
-		values: ue(g.value, t),
-		nulls: ue(_.value, t)
-	}))), pe = /* @__PURE__ */ A(() => V(de).map((e, t) => ({
+		values: de(_.value, t),
+		nulls: de(v.value, t)
+	}))), me = /* @__PURE__ */ A(() => V(fe).map((e, t) => ({
 		name: e,
 		colour: t,
-		values: ue(v.value, t),
+		values: de(y.value, t),
 		...t ? {} : {
-			nulls: V(se),
+			nulls: V(ce),
 			nullName: "fair share"
 		}
-	}))), me = /* @__PURE__ */ A(() => V(de).map((e, t) => ({
+	}))), he = /* @__PURE__ */ A(() => V(fe).map((e, t) => ({
 		name: e,
 		colour: t,
-		values: ue(y.value, t),
-		nulls: ue(b.value, t)
-	}))), he = (e) => () => ({
+		values: de(b.value, t),
+		nulls: de(x.value, t)
+	}))), ge = (e) => () => ({
 		head: ["layer", ...e.flatMap((e) => [e.name, ...e.nulls ? [`${e.name}, null`] : []])],
-		rows: V(C).map((t) => [V(i).layers[t], ...e.flatMap((e) => [e.values[t], ...e.nulls ? [e.nulls[t]] : []])])
-	}), ge = () => ({
+		rows: V(w).map((t) => [V(i).layers[t], ...e.flatMap((e) => [e.values[t], ...e.nulls ? [e.nulls[t]] : []])])
+	}), _e = () => ({
 		head: ["layer", ...V(a).roles.flatMap((e) => [
 			`${e}, share`,
 			`${e}, null`,
 			`${e}, enrichment`
 		])],
-		rows: V(C).map((e) => [V(i).layers[e], ...V(a).roles.flatMap((t) => [
-			oe(p.value, t)[e],
-			oe(m.value, t)[e],
-			oe(h.value, t)[e]
+		rows: V(w).map((e) => [V(i).layers[e], ...V(a).roles.flatMap((t) => [
+			se(m.value, t)[e],
+			se(h.value, t)[e],
+			se(g.value, t)[e]
 		])])
-	}), _e = () => ({
+	}), ve = () => ({
 		head: [
 			"position",
 			"token",
@@ -7755,22 +7798,22 @@ function Vf(e, t) {
 			"score",
 			"anchor"
 		],
-		rows: Array.from({ length: V(ee) }, (e, t) => [
+		rows: Array.from({ length: V(E) }, (e, t) => [
 			t,
 			te(t),
-			T(0)[t],
-			T(1)[t],
-			T(2)[t],
-			l.value[(n.layer * V(w) + V(o)) * V(ee) + t] === 1 ? "anchor" : ""
+			ee(0)[t],
+			ee(1)[t],
+			ee(2)[t],
+			u.value[(V(s) * V(T) + V(o)) * V(E) + t] === 1 ? "anchor" : ""
 		])
-	}), ve = (e) => n.layer = e, ye = (e) => V(a).skipped[e] ?? "This trace holds nothing for it.";
-	var be = Bf(), xe = F(be), Se = I(xe), D = L(xe, 2), Ce = P(D);
+	}), ye = /* @__PURE__ */ A(() => t.place === n.run ? (e) => n.layer = e : void 0), be = (e) => V(a).skipped[e] ?? "This trace holds nothing for it.";
+	var xe = Gf(), Se = F(xe), D = I(Se), Ce = L(Se, 2), O = P(Ce);
 	{
-		let e = /* @__PURE__ */ A(() => `QK geometry of every key, layer ${V(i).layers[n.layer]}`), t = /* @__PURE__ */ A(() => c.value && l.value ? _e : () => ({
+		let e = /* @__PURE__ */ A(() => `QK geometry of every key, layer ${V(i).layers[V(s)]}`), t = /* @__PURE__ */ A(() => l.value && u.value ? ve : () => ({
 			head: [],
 			rows: []
-		})), r = /* @__PURE__ */ A(() => c.value ? "Anchors are those of all rows of the run together." : ye("geometry"));
-		Mc(Ce, {
+		})), n = /* @__PURE__ */ A(() => l.value ? "Anchors are those of all rows of the run together." : be("geometry"));
+		Ic(O, {
 			get title() {
 				return V(e);
 			},
@@ -7778,13 +7821,13 @@ function Vf(e, t) {
 				return V(t);
 			},
 			get note() {
-				return V(r);
+				return V(n);
 			},
 			children: (e, t) => {
-				var r = Nr(), i = F(r), a = (e) => {
+				var n = Nr(), r = F(n), i = (e) => {
 					{
-						let t = /* @__PURE__ */ A(() => T(1)), r = /* @__PURE__ */ A(() => T(0)), i = /* @__PURE__ */ A(() => l.value.subarray((n.layer * V(w) + V(o)) * V(ee), (n.layer * V(w) + V(o) + 1) * V(ee)));
-						zf(e, {
+						let t = /* @__PURE__ */ A(() => ee(1)), n = /* @__PURE__ */ A(() => ee(0)), r = /* @__PURE__ */ A(() => u.value.subarray((V(s) * V(T) + V(o)) * V(E), (V(s) * V(T) + V(o) + 1) * V(E)));
+						Wf(e, {
 							label: "Cosine against norm product",
 							xLabel: "norm product |q| |k|",
 							yLabel: "cosine of q and k",
@@ -7792,26 +7835,26 @@ function Vf(e, t) {
 								return V(t);
 							},
 							get y() {
-								return V(r);
+								return V(n);
 							},
 							get standing() {
-								return V(i);
+								return V(r);
 							},
 							name: te
 						});
 					}
 				};
-				q(i, (e) => {
-					c.value && l.value && e(a);
-				}), G(e, r);
+				q(r, (e) => {
+					l.value && u.value && e(i);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var O = L(Ce, 2);
+	var we = L(O, 2);
 	{
-		let e = /* @__PURE__ */ A(() => he(V(ie))), t = /* @__PURE__ */ A(() => d.value ? "Direction and norm add up to the advantage, exactly." : ye("advantage"));
-		Mc(O, {
+		let e = /* @__PURE__ */ A(() => ge(V(ae))), t = /* @__PURE__ */ A(() => f.value ? "Direction and norm add up to the advantage, exactly." : be("advantage"));
+		Ic(we, {
 			title: "Score advantage of anchors, by direction and by norm",
 			get table() {
 				return V(e);
@@ -7820,8 +7863,8 @@ function Vf(e, t) {
 				return V(t);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
-					il(e, {
+				var n = Nr(), r = F(n), a = (e) => {
+					cl(e, {
 						label: "Advantage by layer",
 						get x() {
 							return V(i).layers;
@@ -7830,26 +7873,28 @@ function Vf(e, t) {
 						yLabel: "q·k, anchors minus other keys",
 						zero: !0,
 						get series() {
-							return V(ie);
+							return V(ae);
 						},
 						get at() {
-							return n.layer;
+							return V(s);
 						},
-						pick: ve,
+						get pick() {
+							return V(ye);
+						},
 						height: 240
 					});
 				};
-				q(a, (e) => {
-					d.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					f.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var we = L(O, 2);
+	var Te = L(we, 2);
 	{
-		let e = /* @__PURE__ */ A(() => he(E(0))), t = /* @__PURE__ */ A(() => u.value ? "" : ye("geometry"));
-		Mc(we, {
+		let e = /* @__PURE__ */ A(() => ge(ie(0))), t = /* @__PURE__ */ A(() => d.value ? "" : be("geometry"));
+		Ic(Te, {
 			title: "Cosine by layer",
 			get table() {
 				return V(e);
@@ -7858,10 +7903,10 @@ function Vf(e, t) {
 				return V(t);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
+				var n = Nr(), r = F(n), a = (e) => {
 					{
-						let t = /* @__PURE__ */ A(() => E(0));
-						il(e, {
+						let t = /* @__PURE__ */ A(() => ie(0));
+						cl(e, {
 							label: "Cosine by layer",
 							get x() {
 								return V(i).layers;
@@ -7873,23 +7918,25 @@ function Vf(e, t) {
 								return V(t);
 							},
 							get at() {
-								return n.layer;
+								return V(s);
 							},
-							pick: ve
+							get pick() {
+								return V(ye);
+							}
 						});
 					}
 				};
-				q(a, (e) => {
-					u.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					d.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var Te = L(we, 2);
+	var Ee = L(Te, 2);
 	{
-		let e = /* @__PURE__ */ A(() => he(E(1))), t = /* @__PURE__ */ A(() => u.value ? "" : ye("geometry"));
-		Mc(Te, {
+		let e = /* @__PURE__ */ A(() => ge(ie(1))), t = /* @__PURE__ */ A(() => d.value ? "" : be("geometry"));
+		Ic(Ee, {
 			title: "Norm product by layer",
 			get table() {
 				return V(e);
@@ -7898,10 +7945,10 @@ function Vf(e, t) {
 				return V(t);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
+				var n = Nr(), r = F(n), a = (e) => {
 					{
-						let t = /* @__PURE__ */ A(() => E(1));
-						il(e, {
+						let t = /* @__PURE__ */ A(() => ie(1));
+						cl(e, {
 							label: "Norm product by layer",
 							get x() {
 								return V(i).layers;
@@ -7913,23 +7960,25 @@ function Vf(e, t) {
 								return V(t);
 							},
 							get at() {
-								return n.layer;
+								return V(s);
 							},
-							pick: ve
+							get pick() {
+								return V(ye);
+							}
 						});
 					}
 				};
-				q(a, (e) => {
-					u.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					d.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var Ee = L(Te, 2);
+	var De = L(Ee, 2);
 	{
-		let e = /* @__PURE__ */ A(() => he(V(ae))), t = /* @__PURE__ */ A(() => f.value ? "Anchors with small values draw attention and hand on little." : ye("geometry"));
-		Mc(Ee, {
+		let e = /* @__PURE__ */ A(() => ge(V(oe))), t = /* @__PURE__ */ A(() => p.value ? "Anchors with small values draw attention and hand on little." : be("geometry"));
+		Ic(De, {
 			title: "Value norms by layer",
 			get table() {
 				return V(e);
@@ -7938,8 +7987,8 @@ function Vf(e, t) {
 				return V(t);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
-					il(e, {
+				var n = Nr(), r = F(n), a = (e) => {
+					cl(e, {
 						label: "Value norms by layer",
 						get x() {
 							return V(i).layers;
@@ -7948,33 +7997,35 @@ function Vf(e, t) {
 						yLabel: "mean |v|",
 						zero: !0,
 						get series() {
-							return V(ae);
+							return V(oe);
 						},
 						get at() {
-							return n.layer;
+							return V(s);
 						},
-						pick: ve
+						get pick() {
+							return V(ye);
+						}
 					});
 				};
-				q(a, (e) => {
-					f.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					p.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var De = L(Ee, 2);
+	var Oe = L(De, 2);
 	{
-		let e = /* @__PURE__ */ A(() => h.value ? "Anchor mass on a role over its fair share; the table has all roles." : ye("roles by depth"));
-		Mc(De, {
+		let e = /* @__PURE__ */ A(() => g.value ? "Anchor mass on a role over its fair share; the table has all roles." : be("roles by depth"));
+		Ic(Oe, {
 			title: "Enrichment of roles by depth",
-			table: ge,
+			table: _e,
 			get note() {
 				return V(e);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
-					il(e, {
+				var n = Nr(), r = F(n), a = (e) => {
+					cl(e, {
 						label: "Enrichment of roles by layer",
 						get x() {
 							return V(i).layers;
@@ -7983,33 +8034,35 @@ function Vf(e, t) {
 						yLabel: "ratio to the fair share",
 						zero: !0,
 						get series() {
-							return V(ce);
+							return V(le);
 						},
 						get at() {
-							return n.layer;
+							return V(s);
 						},
-						pick: ve
+						get pick() {
+							return V(ye);
+						}
 					});
 				};
-				q(a, (e) => {
-					h.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					g.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var Oe = L(De, 2);
+	var ke = L(Oe, 2);
 	{
-		let e = /* @__PURE__ */ A(() => p.value ? "" : ye("roles by depth"));
-		Mc(Oe, {
+		let e = /* @__PURE__ */ A(() => m.value ? "" : be("roles by depth"));
+		Ic(ke, {
 			title: "Anchor mass by role",
-			table: ge,
+			table: _e,
 			get note() {
 				return V(e);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
-					il(e, {
+				var n = Nr(), r = F(n), a = (e) => {
+					cl(e, {
 						label: "Anchor mass by role and layer",
 						get x() {
 							return V(i).layers;
@@ -8018,25 +8071,27 @@ function Vf(e, t) {
 						yLabel: "share of the anchor mass",
 						domain: [0, 1],
 						get series() {
-							return V(le);
+							return V(ue);
 						},
 						get at() {
-							return n.layer;
+							return V(s);
 						},
-						pick: ve
+						get pick() {
+							return V(ye);
+						}
 					});
 				};
-				q(a, (e) => {
-					p.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					m.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var ke = L(Oe, 2);
+	var Ae = L(ke, 2);
 	{
-		let e = /* @__PURE__ */ A(() => he(V(fe))), t = /* @__PURE__ */ A(() => g.value ? `Attention of the rows that write.${V(a).regions.length > 7 ? " The first seven regions." : ""}` : ye("region flow"));
-		Mc(ke, {
+		let e = /* @__PURE__ */ A(() => ge(V(pe))), t = /* @__PURE__ */ A(() => _.value ? `Attention of the rows that write.${V(a).regions.length > 7 ? " The first seven regions." : ""}` : be("region flow"));
+		Ic(Ae, {
 			title: "Direct flow into regions",
 			get table() {
 				return V(e);
@@ -8045,8 +8100,8 @@ function Vf(e, t) {
 				return V(t);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
-					il(e, {
+				var n = Nr(), r = F(n), a = (e) => {
+					cl(e, {
 						label: "Direct flow by layer",
 						get x() {
 							return V(i).layers;
@@ -8055,26 +8110,28 @@ function Vf(e, t) {
 						yLabel: "share of the attention",
 						zero: !0,
 						get series() {
-							return V(fe);
+							return V(pe);
 						},
 						get at() {
-							return n.layer;
+							return V(s);
 						},
-						pick: ve,
+						get pick() {
+							return V(ye);
+						},
 						height: 240
 					});
 				};
-				q(a, (e) => {
-					g.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					_.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var Ae = L(ke, 2);
+	var je = L(Ae, 2);
 	{
-		let e = /* @__PURE__ */ A(() => he(V(pe))), t = /* @__PURE__ */ A(() => g.value ? "Direct flow over the region's fair share." : ye("region flow"));
-		Mc(Ae, {
+		let e = /* @__PURE__ */ A(() => ge(V(me))), t = /* @__PURE__ */ A(() => _.value ? "Direct flow over the region's fair share." : be("region flow"));
+		Ic(je, {
 			title: "Fair flow into regions",
 			get table() {
 				return V(e);
@@ -8083,8 +8140,8 @@ function Vf(e, t) {
 				return V(t);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
-					il(e, {
+				var n = Nr(), r = F(n), a = (e) => {
+					cl(e, {
 						label: "Fair flow by layer",
 						get x() {
 							return V(i).layers;
@@ -8093,26 +8150,28 @@ function Vf(e, t) {
 						yLabel: "ratio to the fair share",
 						zero: !0,
 						get series() {
-							return V(pe);
+							return V(me);
 						},
 						get at() {
-							return n.layer;
+							return V(s);
 						},
-						pick: ve,
+						get pick() {
+							return V(ye);
+						},
 						height: 240
 					});
 				};
-				q(a, (e) => {
-					v.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					y.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	var je = L(Ae, 2);
+	var Me = L(je, 2);
 	{
-		let e = /* @__PURE__ */ A(() => he(V(me))), t = /* @__PURE__ */ A(() => y.value ? "A rollout without its null says nothing: even attention alone piles up on the first region of a causal model." : ye("rollout"));
-		Mc(je, {
+		let e = /* @__PURE__ */ A(() => ge(V(he))), t = /* @__PURE__ */ A(() => b.value ? "A rollout without its null says nothing: even attention alone piles up on the first region of a causal model." : be("rollout"));
+		Ic(Me, {
 			title: "Rollout of the answer, with its null",
 			get table() {
 				return V(e);
@@ -8121,8 +8180,8 @@ function Vf(e, t) {
 				return V(t);
 			},
 			children: (e, t) => {
-				var r = Nr(), a = F(r), o = (e) => {
-					il(e, {
+				var n = Nr(), r = F(n), a = (e) => {
+					cl(e, {
 						label: "Rollout by layer",
 						get x() {
 							return V(i).layers;
@@ -8131,27 +8190,29 @@ function Vf(e, t) {
 						yLabel: "share after so many layers",
 						domain: [0, 1],
 						get series() {
-							return V(me);
+							return V(he);
 						},
 						get at() {
-							return n.layer;
+							return V(s);
 						},
-						pick: ve,
+						get pick() {
+							return V(ye);
+						},
 						height: 240
 					});
 				};
-				q(a, (e) => {
-					y.value && e(o);
-				}), G(e, r);
+				q(r, (e) => {
+					b.value && e(a);
+				}), G(e, n);
 			},
 			$$slots: { default: !0 }
 		});
 	}
-	k(D), R((e) => K(Se, `Why anchors draw attention, and what they hand on: ${V(i).groups[V(o)] ?? ""} rows of ${e ?? ""}, means over the steps of this text.`), [() => $(V(i).name)]), G(e, be), Ze();
+	k(Ce), R((e) => K(D, `Why anchors draw attention, and what they hand on: ${V(i).groups[V(o)] ?? ""} rows of ${e ?? ""}, means over the steps of this text.`), [() => $(V(i).name)]), G(e, xe), Ze();
 }
 // src/views/Tour.svelte
-var Hf = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Uf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), Wf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), Gf = /* @__PURE__ */ U("<!><!><!>", 1), Kf = /* @__PURE__ */ U("<!><!>", 1), qf = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
-function Jf(e, t) {
+var qf = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Jf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), Yf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), Xf = /* @__PURE__ */ U("<!><!><!>", 1), Zf = /* @__PURE__ */ U("<!><!>", 1), Qf = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
+function $f(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = (e) => {
 		let t = r.document.runs.findIndex((t) => t.autoregressive === e);
@@ -8214,48 +8275,50 @@ function Jf(e, t) {
 		let t = e.numbers.find((e) => Z(e.value)), n = t ? ` ${t.says.charAt(0).toUpperCase()}${t.says.slice(1)}: ${Q(t.value)} ${t.unit}${Z(t.low) ? ` [${Q(t.low)}, ${Q(t.high)}]` : ""}${Z(t.beside) ? `; ${t.beside_says}: ${Q(t.beside)}` : ""}.` : "";
 		return `“${e.statement}” ${e.verdict === "not asked" ? "was not asked" : e.verdict === "inconclusive" ? "is inconclusive" : e.verdict}${e.reason ? ` (${e.reason})` : ""}.${n}`;
 	}
-	var h = qf(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), ee = (e) => {
-		var t = Hf(), n = L(F(t));
+	var h = Qf(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), T = (e) => {
+		var t = qf(), n = L(F(t));
 		R((e) => K(n, ` ${e ?? ""}`), [() => $(m(V(d)))]), G(e, t);
-	}, T = (e) => {
-		var t = Uf();
+	}, E = (e) => {
+		var t = Jf();
 		Ee(2), G(e, t);
 	};
 	q(w, (e) => {
-		V(d) ? e(ee) : e(T, -1);
+		V(d) ? e(T) : e(E, -1);
 	}), k(C);
-	var te = L(C, 2), ne = P(te), re = L(ne, 2);
-	Y(re, 17, () => s, J, (e, t, r) => {
-		var i = Wf();
+	var ee = L(C, 2), te = P(ee), ne = L(te, 2);
+	Y(ne, 17, () => s, J, (e, t, r) => {
+		var i = Yf();
 		R(() => {
 			X(i, "aria-current", r === V(c) ? "step" : void 0), X(i, "aria-label", `Stop ${r + 1}: ${V(t).title}`);
 		}), H("click", i, () => n.stop = r), G(e, i);
 	});
-	var E = L(re, 2);
-	k(te), k(g);
+	var re = L(ne, 2);
+	k(ee), k(g);
 	var ie = L(g, 2), ae = (e) => {
-		var t = Gf(), n = F(t);
-		ra(n, {});
+		var t = Xf(), n = F(t);
+		sa(n, {});
 		var r = L(n);
-		Mf(r, { found: /* @__PURE__ */ new Set() }), la(L(r), {}), G(e, t);
+		Lf(r, { found: /* @__PURE__ */ new Set() }), pa(L(r), {}), G(e, t);
 	}, oe = (e) => {
-		var t = Kf(), n = F(t);
-		ra(n, {}), Vf(L(n), {}), G(e, t);
+		var t = Zf(), r = F(t);
+		sa(r, {}), Kf(L(r), { get place() {
+			return n.run;
+		} }), G(e, t);
 	}, se = (e) => {
-		xc(e, {});
+		Tc(e, {});
 	}, ce = (e) => {
-		yl(e, {});
+		wl(e, {});
 	};
 	q(ie, (e) => {
 		V(f) === "run" ? e(ae) : V(f) === "why" ? e(oe, 1) : V(f) === "claims" ? e(se, 2) : e(ce, -1);
 	}), R(() => {
-		K(v, `Stop ${V(c) + 1} of ${s.length ?? ""}`), K(b, V(l).title), K(S, V(l).says), ne.disabled = V(c) === 0, E.disabled = V(c) === s.length - 1;
-	}), H("click", ne, () => n.stop = Math.max(0, V(c) - 1)), H("click", E, () => n.stop = Math.min(s.length - 1, V(c) + 1)), G(e, h), Ze();
+		K(v, `Stop ${V(c) + 1} of ${s.length ?? ""}`), K(b, V(l).title), K(S, V(l).says), te.disabled = V(c) === 0, re.disabled = V(c) === s.length - 1;
+	}), H("click", te, () => n.stop = Math.max(0, V(c) - 1)), H("click", re, () => n.stop = Math.min(s.length - 1, V(c) + 1)), G(e, h), Ze();
 }
 Cr(["click"]);
 // src/views/Training.svelte
-var Yf = /* @__PURE__ */ U("<option> </option>"), Xf = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), Zf = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), Qf = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
-function $f(e, t) {
+var ep = /* @__PURE__ */ U("<option> </option>"), tp = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), np = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), rp = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
+function ip(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.training.flatMap((e) => e.points.map((t) => ({
 		...t,
@@ -8300,9 +8363,9 @@ function $f(e, t) {
 			e.null
 		])
 	}), g = /* @__PURE__ */ A(() => V(r).filter((e) => e.update === V(c)[V(l)] && e.layer === null));
-	var _ = Qf(), v = F(_), y = P(v), b = L(P(y));
+	var _ = rp(), v = F(_), y = P(v), b = L(P(y));
 	Y(b, 21, () => V(i), J, (e, t) => {
-		var n = Yf(), r = I(n, !0), i = {};
+		var n = ep(), r = I(n, !0), i = {};
 		R((e) => {
 			K(r, e), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 		}, [() => $(V(t))]), G(e, n);
@@ -8312,7 +8375,7 @@ function $f(e, t) {
 	var S = L(v, 2), C = P(S), w = (e) => {
 		{
 			let t = /* @__PURE__ */ A(() => `${$(V(a))} against the update`), r = /* @__PURE__ */ A(() => h(V(f)));
-			Mc(e, {
+			Ic(e, {
 				get title() {
 					return V(t);
 				},
@@ -8322,7 +8385,7 @@ function $f(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(a)} by update`), r = /* @__PURE__ */ A(() => m(V(f), V(c), (e) => e.update));
-						il(e, {
+						cl(e, {
 							get label() {
 								return V(t);
 							},
@@ -8354,10 +8417,10 @@ function $f(e, t) {
 	q(C, (e) => {
 		V(f).length && e(w);
 	});
-	var ee = L(C, 2), T = (e) => {
+	var T = L(C, 2), E = (e) => {
 		{
 			let t = /* @__PURE__ */ A(() => `${$(V(a))} by layer after update ${V(c)[V(l)]}`), n = /* @__PURE__ */ A(() => h(V(o).filter((e) => e.update === V(c)[V(l)])));
-			Mc(e, {
+			Ic(e, {
 				get title() {
 					return V(t);
 				},
@@ -8367,7 +8430,7 @@ function $f(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(a)} by layer`), n = /* @__PURE__ */ A(() => m(V(o).filter((e) => e.update === V(c)[V(l)] && e.layer !== null), V(p), (e) => e.layer));
-						il(e, {
+						cl(e, {
 							get label() {
 								return V(t);
 							},
@@ -8392,13 +8455,13 @@ function $f(e, t) {
 			});
 		}
 	};
-	q(ee, (e) => {
-		V(p).length && e(T);
+	q(T, (e) => {
+		V(p).length && e(E);
 	});
-	var te = L(ee, 2);
+	var ee = L(T, 2);
 	{
 		let e = /* @__PURE__ */ A(() => `After update ${V(c)[V(l)]}`), t = /* @__PURE__ */ A(() => h(V(g)));
-		Mc(te, {
+		Ic(ee, {
 			get title() {
 				return V(e);
 			},
@@ -8407,9 +8470,9 @@ function $f(e, t) {
 			},
 			drawn: !1,
 			children: (e, t) => {
-				var n = Zf(), r = P(n), i = L(P(r));
+				var n = np(), r = P(n), i = L(P(r));
 				Y(i, 21, () => V(g), J, (e, t) => {
-					var n = Xf(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
+					var n = tp(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
 					k(n), R((e, n, r, a, s) => {
 						K(i, e), K(o, n), K(c, `${r ?? ""} ${V(t).unit ?? ""}`), K(d, a), K(f, s);
 					}, [
@@ -8425,17 +8488,17 @@ function $f(e, t) {
 		});
 	}
 	k(S);
-	var ne = L(S, 2), re = L(P(ne), 2), E = P(re);
-	vi(E), k(re);
-	var ie = L(re, 2), ae = P(ie), oe = I(ae, !0), se = I(L(ae));
-	k(ie), k(ne), R((e) => {
-		x !== (x = V(a)) && (b.value = (b.__value = x) ?? "", li(b, x)), X(E, "max", V(c).length - 1), yi(E, V(l)), X(E, "aria-valuetext", `update ${V(c)[V(l)]}`), K(oe, V(c)[V(l)]), K(se, `of ${e ?? ""}`);
-	}, [() => V(c).at(-1)]), H("change", b, (e) => n.measure = e.currentTarget.value), H("input", E, (e) => n.update = V(c)[Number(e.currentTarget.value)]), G(e, _), Ze();
+	var te = L(S, 2), ne = L(P(te), 2), re = P(ne);
+	vi(re), k(ne);
+	var ie = L(ne, 2), ae = P(ie), oe = I(ae, !0), se = I(L(ae));
+	k(ie), k(te), R((e) => {
+		x !== (x = V(a)) && (b.value = (b.__value = x) ?? "", li(b, x)), X(re, "max", V(c).length - 1), yi(re, V(l)), X(re, "aria-valuetext", `update ${V(c)[V(l)]}`), K(oe, V(c)[V(l)]), K(se, `of ${e ?? ""}`);
+	}, [() => V(c).at(-1)]), H("change", b, (e) => n.measure = e.currentTarget.value), H("input", re, (e) => n.update = V(c)[Number(e.currentTarget.value)]), G(e, _), Ze();
 }
 Cr(["change", "input"]);
 // src/App.svelte
-var ep = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), tp = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), np = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), rp = /* @__PURE__ */ U("<li> </li>"), ip = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), ap = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), op = /* @__PURE__ */ U("<p> <!> </p>"), sp = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), cp = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), lp = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
-function up(e, t) {
+var ap = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), op = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), sp = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), cp = /* @__PURE__ */ U("<li> </li>"), lp = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), up = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), dp = /* @__PURE__ */ U("<p> <!> </p>"), fp = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), pp = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), mp = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
+function hp(e, t) {
 	Xe(t, !0);
 	let n = new qi(t.page);
 	Xi(n);
@@ -8485,7 +8548,7 @@ function up(e, t) {
 	function p() {
 		n.searching = !0, setTimeout(() => V(o)?.focus());
 	}
-	function m() {
+	function h() {
 		let e = [
 			"auto",
 			"light",
@@ -8496,10 +8559,10 @@ function up(e, t) {
 			localStorage.setItem("floatlens-theme", n.theme);
 		} catch {}
 	}
-	function h(e) {
+	function g(e) {
 		n.view = e, n.playing = !1, n.hover = null;
 	}
-	let g = [
+	let v = [
 		[
 			"ArrowLeft",
 			"← a step back",
@@ -8571,91 +8634,105 @@ function up(e, t) {
 			() => n.help || n.searching ? n.help = n.searching = !1 : n.key = n.row = null
 		]
 	];
-	function v(e) {
+	function y(e) {
 		if (e.ctrlKey || e.metaKey || e.altKey) return;
 		let t = e.target, n = t instanceof HTMLInputElement && t.type !== "range" && t.type !== "checkbox", r = t instanceof HTMLSelectElement || t.closest?.(".scroll") && e.key.startsWith("Arrow") || e.key === " " && t.closest?.("button, a, input, summary");
 		if (e.key !== "Escape" && (n || r) || !V(l) && !["?", "Escape"].includes(e.key)) return;
-		let i = g.find(([t]) => t === e.key);
+		let i = v.find(([t]) => t === e.key);
 		i && (e.preventDefault(), i[2]());
 	}
-	var y = lp();
-	Sr("keydown", rn, (e) => (t.linked || r?.contains(e.target)) && v(e));
-	let b;
-	var x = P(y), S = P(x), C = L(S, 2);
-	Y(C, 21, () => V(s), J, (e, t) => {
-		var r = ep(), i = I(r, !0);
+	var b = mp();
+	Sr("keydown", rn, (e) => (t.linked || r?.contains(e.target)) && y(e));
+	let x;
+	var S = P(b), C = P(S), w = L(C, 2);
+	Y(w, 21, () => V(s), J, (e, t) => {
+		var r = ap(), i = I(r, !0);
 		R(() => {
 			X(r, "aria-current", n.view === V(t) ? "page" : void 0), K(i, Wi[V(t)]);
-		}), H("click", r, () => h(V(t))), G(e, r);
-	}), k(C);
-	var w = L(C, 2), ee = P(w), T = (e) => {
-		var t = tp();
+		}), H("click", r, () => g(V(t))), G(e, r);
+	}), k(w);
+	var T = L(w, 2), E = P(T), ee = (e) => {
+		var t = op();
 		H("click", t, p), G(e, t);
 	};
-	q(ee, (e) => {
-		t.page.document.runs.length && e(T);
+	q(E, (e) => {
+		t.page.document.runs.length && e(ee);
 	});
-	var te = L(ee, 2), ne = I(te, !0), re = L(te, 2);
-	k(w), k(x);
-	var E = L(x, 2), ie = (e) => {
-		var t = np(), r = P(t), a = L(P(r));
+	var te = L(E, 2), ne = I(te, !0), re = L(te, 2);
+	k(T), k(S);
+	var ie = L(S, 2), ae = (e) => {
+		var t = sp(), r = P(t), a = L(P(r));
 		vi(a), Ai(a, (e) => N(o, e), () => V(o)), k(r);
 		var s = L(r, 2), c = I(s, !0), l = L(s, 2), u = L(l), p = L(u, 2);
 		k(t), R((e) => K(c, e), [() => V(i).trim() ? `${V(d).size} found` : ""]), H("keydown", a, (e) => e.key === "Enter" && (e.preventDefault(), f(e.shiftKey))), Ci(a, () => V(i), (e) => N(i, e)), H("click", l, () => f(!0)), H("click", u, () => f()), H("click", p, () => {
 			n.searching = !1, N(i, "");
 		}), G(e, t);
 	};
-	q(E, (e) => {
-		n.searching && e(ie);
+	q(ie, (e) => {
+		n.searching && e(ae);
 	});
-	var ae = L(E, 2), oe = (e) => {
-		var t = ip(), n = P(t);
-		Y(n, 21, () => g, J, (e, t) => {
+	var oe = L(ie, 2), se = (e) => {
+		var t = lp(), n = P(t);
+		Y(n, 21, () => v, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[1];
-			var i = rp(), a = I(i, !0);
+			var i = cp(), a = I(i, !0);
 			R(() => K(a, r())), G(e, i);
 		}), k(n), k(t), G(e, t);
 	};
-	q(ae, (e) => {
-		n.help && e(oe);
+	q(oe, (e) => {
+		n.help && e(se);
 	});
-	var se = L(ae, 2), ce = P(se), le = (e) => {
-		ra(e, {});
+	var ce = L(oe, 2), le = P(ce), ue = (e) => {
+		sa(e, {});
 	};
-	q(ce, (e) => {
-		V(c) && e(le);
+	q(le, (e) => {
+		V(c) && e(ue);
 	});
-	var ue = L(ce, 2), de = (e) => {
-		Mf(e, { get found() {
+	var de = L(le, 2), fe = (e) => {
+		Lf(e, { get found() {
 			return V(d);
 		} });
-	}, fe = (e) => {
-		hu(e, {});
 	}, pe = (e) => {
-		Vf(e, {});
+		ta(e, {
+			of: (e, t = m) => {
+				bu(e, { get shown() {
+					return t();
+				} });
+			},
+			$$slots: { of: !0 }
+		});
 	}, me = (e) => {
-		xc(e, {});
+		ta(e, {
+			of: (e, t = m) => {
+				Kf(e, { get place() {
+					return t();
+				} });
+			},
+			$$slots: { of: !0 }
+		});
 	}, he = (e) => {
-		yl(e, {});
+		Tc(e, {});
 	}, ge = (e) => {
-		$f(e, {});
+		wl(e, {});
 	}, _e = (e) => {
-		Jf(e, {});
+		ip(e, {});
 	}, ve = (e) => {
-		G(e, ap());
+		$f(e, {});
+	}, ye = (e) => {
+		G(e, up());
 	};
-	q(ue, (e) => {
-		n.view === "run" && V(u) ? e(de) : n.view === "heads" && V(u) ? e(fe, 1) : n.view === "why" && V(u) ? e(pe, 2) : n.view === "claims" && t.page.document.claims.length ? e(me, 3) : n.view === "contexts" && t.page.document.evaluations.length ? e(he, 4) : n.view === "training" && t.page.document.training.length ? e(ge, 5) : n.view === "tour" && V(u) ? e(_e, 6) : e(ve, -1);
-	}), k(se);
-	var ye = L(se, 2), be = (e) => {
-		la(e, {});
+	q(de, (e) => {
+		n.view === "run" && V(u) ? e(fe) : n.view === "heads" && V(u) ? e(pe, 1) : n.view === "why" && V(u) ? e(me, 2) : n.view === "claims" && t.page.document.claims.length ? e(he, 3) : n.view === "contexts" && t.page.document.evaluations.length ? e(ge, 4) : n.view === "training" && t.page.document.training.length ? e(_e, 5) : n.view === "tour" && V(u) ? e(ve, 6) : e(ye, -1);
+	}), k(ce);
+	var be = L(ce, 2), xe = (e) => {
+		pa(e, {});
 	};
-	q(ye, (e) => {
-		V(c) && n.view !== "why" && e(be);
+	q(be, (e) => {
+		V(c) && n.view !== "why" && e(xe);
 	});
-	var xe = L(ye, 2), Se = P(xe), D = (e) => {
-		var t = op(), n = P(t), r = L(n), i = (e) => {
+	var Se = L(be, 2), D = P(Se), Ce = (e) => {
+		var t = dp(), n = P(t), r = L(n), i = (e) => {
 			var t = Mr();
 			R((e) => K(t, `· edited: ${e ?? ""}`), [() => V(u).edits.map($).join("; ")]), G(e, t);
 		};
@@ -8671,19 +8748,19 @@ function up(e, t) {
 			() => Object.entries(V(u).sampler).map(([e, t]) => e === "name" ? t : `${e}=${t}`).join(" ")
 		]), G(e, t);
 	};
-	q(Se, (e) => {
-		V(u) && e(D);
+	q(D, (e) => {
+		V(u) && e(Ce);
 	});
-	var Ce = L(Se, 2), O = P(Ce), we = L(O), Te = (e) => {
+	var O = L(D, 2), we = P(O), Te = L(we), Ee = (e) => {
 		var t = Mr();
 		R(() => K(t, `· trace written by ${V(u).versions.floatlens ?? ""} with torch ${V(u).versions.torch ?? ""}`)), G(e, t);
 	};
-	q(we, (e) => {
-		V(u) && e(Te);
-	}), k(Ce), k(xe);
-	var Ee = L(xe, 2), De = (e) => {
+	q(Te, (e) => {
+		V(u) && e(Ee);
+	}), k(O), k(Se);
+	var De = L(Se, 2), Oe = (e) => {
 		let t = /* @__PURE__ */ A(() => n.hover);
-		var r = cp();
+		var r = pp();
 		let i, a;
 		var o = P(r), s = I(P(o), !0);
 		k(o);
@@ -8691,7 +8768,7 @@ function up(e, t) {
 		Y(c, 21, () => V(t).lines, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[0], i = () => V(n)[1];
-			var a = sp(), o = F(a), s = I(o, !0), c = I(L(o), !0);
+			var a = fp(), o = F(a), s = I(o, !0), c = I(L(o), !0);
 			R(() => {
 				K(s, r()), K(c, i());
 			}), G(e, a);
@@ -8702,21 +8779,21 @@ function up(e, t) {
 			}), K(s, n);
 		}, [() => `${Math.max(8, Math.min(V(t).x + 14, (typeof innerWidth == "number" ? innerWidth : 1200) - 300))}px`, () => V(t).title.length > 90 ? `${V(t).title.slice(0, 90)}… (${V(t).title.length} characters)` : V(t).title]), G(e, r);
 	};
-	q(Ee, (e) => {
-		n.hover && e(De);
-	}), k(y), Ai(y, (e) => r = e, () => r), R(() => {
-		b = ii(y, 1, "floatlens", null, b, { inside: !t.linked }), X(y, "data-theme", n.theme), X(te, "aria-label", `Theme: ${n.theme}. Change it.`), K(ne, n.theme === "auto" ? "◐" : n.theme === "light" ? "○" : "●"), X(re, "aria-expanded", n.help), K(O, `floatlens ${t.page.document.floatlens ?? ""}`);
-	}), H("click", S, (e) => {
-		e.preventDefault(), h(V(s)[0]);
-	}), H("click", te, m), H("click", re, () => n.help = !n.help), G(e, y), Ze();
+	q(De, (e) => {
+		n.hover && e(Oe);
+	}), k(b), Ai(b, (e) => r = e, () => r), R(() => {
+		x = ii(b, 1, "floatlens", null, x, { inside: !t.linked }), X(b, "data-theme", n.theme), X(te, "aria-label", `Theme: ${n.theme}. Change it.`), K(ne, n.theme === "auto" ? "◐" : n.theme === "light" ? "○" : "●"), X(re, "aria-expanded", n.help), K(we, `floatlens ${t.page.document.floatlens ?? ""}`);
+	}), H("click", C, (e) => {
+		e.preventDefault(), g(V(s)[0]);
+	}), H("click", te, h), H("click", re, () => n.help = !n.help), G(e, b), Ze();
 }
 Cr(["click", "keydown"]);
 // src/widget.ts
-var dp = { async render({ model: e, el: t }) {
-	let n = e.get("files"), r = Rr(up, {
+var gp = { async render({ model: e, el: t }) {
+	let n = e.get("files"), r = Rr(hp, {
 		target: t,
 		props: {
-			page: await vf.open({ async get(e) {
+			page: await Cf.open({ async get(e) {
 				let t = n[e.replace(/^\//, "")];
 				return t && new Uint8Array(t.buffer, t.byteOffset, t.byteLength);
 			} }),
@@ -8725,4 +8802,4 @@ var dp = { async render({ model: e, el: t }) {
 	});
 	return () => void Hr(r);
 } };
-export { dp as default };
+export { gp as default };

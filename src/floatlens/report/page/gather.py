@@ -63,7 +63,8 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     claims: dict[str, Path] = {}
     tables: dict[str, pl.DataFrame] = {}
     training: list[Path] = []
-    for given in map(os.fspath, paths):
+    for path in paths:
+        given = os.fspath(path)
         place = Path(given)
         if "://" not in given and place.is_file() and place.suffix in ENDINGS:
             training.append(place)
@@ -235,6 +236,5 @@ def _run(name: str, trace: Trace, rule: str, eps: float, samples: list[SampleDoc
         layers=about["layer_numbers"],
         rule=rule,
         eps=eps,
-        failed=0,
         samples=samples,
     )

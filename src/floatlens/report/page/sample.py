@@ -196,7 +196,7 @@ def _heads(own: Deriving) -> None:
         own.put("first_by_head_null", first["null"].broadcast_like(first["share"]))
         on_anchors, index = absorption_of_anchors(own.data, anchors), float_index(own.data, rule=own.rule, eps=own.eps)
         consensus = head_consensus(own.data)
-        found = [
+        found: list[tuple[str, str, xr.DataArray, xr.DataArray | None]] = [
             ("share of the first token", "%", first["share"], first["null"]),
             ("share of the anchors", "%", on_anchors["share"], on_anchors["null"]),
             ("float index", "1 - Jaccard", index["float_index"], index["no_memory"]),
@@ -212,9 +212,9 @@ def _heads(own: Deriving) -> None:
             found.append(("retrieval score", "share of the needle", scores["score"], scores["null"]))
         like = first["share"].mean("step")
         own.result.measures = [(name, unit) for name, unit, _, _ in found]
-        for array, place in (("head_value", 2), ("head_null", 3)):
-            filled = [xr.full_like(like, np.nan) if entry[place] is None else _over_steps(entry[place], like) for entry in found]
-            own.put(array, xr.concat(filled, "measure"))
+        nothing = xr.full_like(like, np.nan)
+        own.put("head_value", xr.concat([_over_steps(value, like) for _, _, value, _ in found], "measure"))
+        own.put("head_null", xr.concat([nothing if null is None else _over_steps(null, like) for _, _, _, null in found], "measure"))
 
 
 def _over_steps(values: xr.DataArray, like: xr.DataArray) -> xr.DataArray:

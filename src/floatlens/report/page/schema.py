@@ -117,7 +117,6 @@ class RunDocument:
     chosen: list[list[int]]
     rule: str
     eps: float
-    failed: int
     samples: list[SampleDocument]
 
 

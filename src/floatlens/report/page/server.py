@@ -58,8 +58,12 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: PageServer
     server_version, sys_version, protocol_version = "floatlens", "", "HTTP/1.1"
+
+    @property
+    def _page(self) -> PageServer:
+        assert isinstance(self.server, PageServer)
+        return self.server
 
     def do_GET(self) -> None:
         self._answer(with_content=True)
@@ -68,10 +72,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_content=False)
 
     def _answer(self, with_content: bool) -> None:
-        port = self.server.server_port
+        port = self._page.server_port
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             return self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
-        file = self.server.file_for(self.path)
+        file = self._page.file_for(self.path)
         if file is None:
             return self._refuse(HTTPStatus.NOT_FOUND)
         content = file.read_bytes()

@@ -143,8 +143,18 @@ def _points(rows: pl.DataFrame, outcomes: Sequence[Outcome], answers: Mapping[Co
         )
         removed = "likelihood_removed" if outcome.outcome == "log_likelihood" else "removed"
         yield Point(
-            **{name: getattr(outcome, name) for name in ("quantity", "outcome", "model", "other", "context", "intervention", "control")},
-            **{name: _number(getattr(outcome, name)) for name in ("level", "estimate", "low", "high", "p_value")},
+            quantity=outcome.quantity,
+            outcome=outcome.outcome,
+            model=outcome.model,
+            other=outcome.other,
+            context=outcome.context,
+            intervention=outcome.intervention,
+            control=outcome.control,
+            level=_number(outcome.level),
+            estimate=_number(outcome.estimate),
+            low=_number(outcome.low),
+            high=_number(outcome.high),
+            p_value=_number(outcome.p_value),
             kind=kinds.get(outcome.context, ""),
             reference=outcome.reference,
             samples=outcome.samples,
