@@ -146,6 +146,15 @@ def test_heads_show_what_measures_say(browser: Any, study: str, mdm: Trace) -> N
         seen.wait_for_state(layer="2", head="3")
 
 
+def test_two_runs_are_drawn_with_the_same_bounds(browser: Any, study: str) -> None:
+    with opened(browser, study + "#/heads/mdm/0?step=2&layer=3&head=1&group=predicting&with=arm", wait_for=".panel >> nth=1") as seen:
+        seen.page.wait_for_function("""() => {
+            const ends = [...document.querySelectorAll('.heat:has(.cell) .ramp-line')].map((line) => line.innerText.split('%')[0]);
+            return ends.length === 2 && ends[0] === ends[1];
+        }""")
+        assert seen.said == []
+
+
 def test_why_shows_what_measures_say(browser: Any, study: str, mdm: Trace) -> None:
     data = mdm.sample(0)
     averaged = mean_over_heads(data)

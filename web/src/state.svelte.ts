@@ -1,6 +1,6 @@
 // The cursor that all views share, and the link that restores it.
 
-import { getContext, setContext } from "svelte";
+import { getContext, setContext, untrack } from "svelte";
 import type { Page } from "./data/page";
 import type { RunDocument, SampleDocument } from "./data/schema";
 
@@ -52,6 +52,7 @@ export class Cursor {
   loop = $state(true);
   theme = $state<"auto" | "light" | "dark">("auto");
   hover = $state<Hover | null>(null);
+  bounds = $state<Record<string, [number, number]>>({}); // of charts, by their name and run
   searching = $state(false);
   help = $state(false);
 
@@ -232,4 +233,32 @@ export function provide(cursor: Cursor): void {
 
 export function useCursor(): Cursor {
   return getContext<Cursor>(KEY);
+}
+
+const PLACE = Symbol("place");
+
+/** Say of which run the charts below are. */
+export function showing(place: () => number): void {
+  setContext(PLACE, place);
+}
+
+/** The bounds of a chart: its own, or those of both charts where two runs are compared. */
+export function useBounds(name: () => string, own: () => [number, number] | null): () => [number, number] | null {
+  const cursor = useCursor();
+  const place = getContext<(() => number) | undefined>(PLACE);
+  if (!place) return own;
+  $effect(() => {
+    const value = own();
+    const key = `${name()}/${place()}`;
+    untrack(() => {
+      const known = cursor.bounds[key];
+      if (value && (known?.[0] !== value[0] || known[1] !== value[1])) cursor.bounds[key] = value;
+    });
+  });
+  return () => {
+    const value = own();
+    const beside = place() === cursor.run ? cursor.other : cursor.run;
+    const theirs = beside === null ? undefined : cursor.bounds[`${name()}/${beside}`];
+    return value && theirs ? [Math.min(value[0], theirs[0]), Math.max(value[1], theirs[1])] : value;
+  };
 }

@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,7 @@ def _serve(folder: Path, port: int, browser: bool) -> None:
         say(console, "Press Ctrl-C to end.")
         sys.stdout.flush()  # to a pipe, nothing would be seen before the end
         try:
-            threading.Event().wait()
+            while True:  # a wait without an end is not interrupted on every system
+                time.sleep(1)
         except KeyboardInterrupt:
             say(console, "Ended.")

@@ -2574,19 +2574,26 @@ var Ui = [
 	set hover(e) {
 		N(this.#w, e, !0);
 	}
-	#T = /* @__PURE__ */ M(!1);
-	get searching() {
+	#T = /* @__PURE__ */ M(en({}));
+	get bounds() {
 		return V(this.#T);
 	}
-	set searching(e) {
+	set bounds(e) {
 		N(this.#T, e, !0);
 	}
 	#E = /* @__PURE__ */ M(!1);
-	get help() {
+	get searching() {
 		return V(this.#E);
 	}
-	set help(e) {
+	set searching(e) {
 		N(this.#E, e, !0);
+	}
+	#D = /* @__PURE__ */ M(!1);
+	get help() {
+		return V(this.#D);
+	}
+	set help(e) {
+		N(this.#D, e, !0);
 	}
 	constructor(e) {
 		this.page = e;
@@ -2681,16 +2688,33 @@ function Xi(e) {
 function Zi() {
 	return Je(Yi);
 }
+var Qi = Symbol("place");
+function $i(e) {
+	Ye(Qi, e);
+}
+function ea(e, t) {
+	let n = Zi(), r = Je(Qi);
+	return r ? (Cn(() => {
+		let i = t(), a = `${e()}/${r()}`;
+		hr(() => {
+			let e = n.bounds[a];
+			i && (e?.[0] !== i[0] || e[1] !== i[1]) && (n.bounds[a] = i);
+		});
+	}), () => {
+		let i = t(), a = r() === n.run ? n.other : n.run, o = a === null ? void 0 : n.bounds[`${e()}/${a}`];
+		return i && o ? [Math.min(i[0], o[0]), Math.max(i[1], o[1])] : i;
+	}) : t;
+}
 // src/parts/Beside.svelte
-var Qi = /* @__PURE__ */ U("<h2> </h2>"), $i = /* @__PURE__ */ U("<div class=\"panel\"><!> <!></div>"), ea = /* @__PURE__ */ U("<div></div>");
-function ta(e, t) {
+var ta = /* @__PURE__ */ U("<h2> </h2>"), na = /* @__PURE__ */ U("<div class=\"panel\"><!> <!></div>"), ra = /* @__PURE__ */ U("<div></div>");
+function ia(e, t) {
 	Xe(t, !0);
 	let n = Zi();
-	var r = ea();
+	var r = ra();
 	let i;
 	Y(r, 20, () => [n.run, ...n.other === null ? [] : [n.other]], (e) => e, (e, r) => {
-		var i = $i(), a = P(i), o = (e) => {
-			var t = Qi(), i = I(t, !0);
+		var i = na(), a = P(i), o = (e) => {
+			var t = ta(), i = I(t, !0);
 			R((e) => K(i, e), [() => $(n.page.document.runs[r].name)]), G(e, t);
 		};
 		q(a, (e) => {
@@ -2699,31 +2723,31 @@ function ta(e, t) {
 	}), k(r), R(() => i = ii(r, 1, "watch", null, i, { two: n.other !== null })), G(e, r), Ze();
 }
 // src/parts/Chooser.svelte
-var na = /* @__PURE__ */ U("<option> </option>"), ra = /* @__PURE__ */ U("<label>Beside <select><option>nothing</option><!></select></label>"), ia = /* @__PURE__ */ U("<option></option>"), aa = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Colour shows\"><button>lift</button> <button>share</button></span> <span class=\"choice\" role=\"group\" aria-label=\"Scale\"><button>log</button> <button>linear</button></span>", 1), oa = /* @__PURE__ */ U("<div class=\"chooser\"><label>Run <select></select></label> <label class=\"grow\">Prompt <select></select></label> <!> <label>Rows <select></select></label> <label>Layer <select></select></label> <label>Head <select><option>mean</option><!></select></label> <!></div>");
-function sa(e, t) {
+var aa = /* @__PURE__ */ U("<option> </option>"), oa = /* @__PURE__ */ U("<label>Beside <select><option>nothing</option><!></select></label>"), sa = /* @__PURE__ */ U("<option></option>"), ca = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Colour shows\"><button>lift</button> <button>share</button></span> <span class=\"choice\" role=\"group\" aria-label=\"Scale\"><button>log</button> <button>linear</button></span>", 1), la = /* @__PURE__ */ U("<div class=\"chooser\"><label>Run <select></select></label> <label class=\"grow\">Prompt <select></select></label> <!> <label>Rows <select></select></label> <label>Layer <select></select></label> <label>Head <select><option>mean</option><!></select></label> <!></div>");
+function ua(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.runs), i = /* @__PURE__ */ A(() => n.runDocument), a = (e) => {
 		let t = $(e);
 		return t.length > 56 ? `${t.slice(0, 55)}…` : t || "(no text)";
 	}, o = /* @__PURE__ */ A(() => n.view === "run");
-	var s = oa(), c = P(s), l = L(P(c));
+	var s = la(), c = P(s), l = L(P(c));
 	Y(l, 21, () => V(r), J, (e, t, n) => {
-		var r = na(), i = I(r, !0);
+		var r = aa(), i = I(r, !0);
 		r.value = r.__value = n, R((e) => K(i, e), [() => $(V(t).name)]), G(e, r);
 	}), k(l);
 	var u;
 	ui(l), k(c);
 	var d = L(c, 2), f = L(P(d));
 	Y(f, 21, () => V(i).samples, J, (e, t, n) => {
-		var r = na(), i = I(r, !0);
+		var r = aa(), i = I(r, !0);
 		r.value = r.__value = n, R((e) => K(i, e), [() => a(V(t).title)]), G(e, r);
 	}), k(f);
 	var p;
 	ui(f), k(d);
 	var m = L(d, 2), h = (e) => {
-		var t = ra(), i = L(P(t)), a = P(i);
+		var t = oa(), i = L(P(t)), a = P(i);
 		a.value = a.__value = "", Y(L(a), 17, () => n.partners, J, (e, t) => {
-			var n = na(), i = I(n, !0), a = {};
+			var n = aa(), i = I(n, !0), a = {};
 			R((e) => {
 				K(i, e), a !== (a = V(t)) && (n.value = (n.__value = a) ?? "");
 			}, [() => $(V(r)[V(t)].name)]), G(e, n);
@@ -2738,25 +2762,25 @@ function sa(e, t) {
 	});
 	var g = L(m, 2), _ = L(P(g));
 	Y(_, 21, () => V(i).groups, J, (e, t) => {
-		var n = na(), r = I(n, !0), i = {};
+		var n = aa(), r = I(n, !0), i = {};
 		R(() => {
 			K(r, V(t)), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 		}), G(e, n);
 	}), k(_), ui(_), k(g);
 	var v = L(g, 2), y = L(P(v));
 	Y(y, 21, () => V(i).layers, J, (e, t, n) => {
-		var r = na(), i = I(r, !0);
+		var r = aa(), i = I(r, !0);
 		r.value = r.__value = n, R(() => K(i, V(t))), G(e, r);
 	}), k(y), ui(y), k(v);
 	var b = L(v, 2), x = L(P(b)), S = P(x);
 	S.value = S.__value = "", Y(L(S), 17, () => ({ length: V(i).heads }), J, (e, t, n) => {
-		var r = ia();
+		var r = sa();
 		r.textContent = n, r.value = r.__value = n, G(e, r);
 	}), k(x);
 	var C;
 	ui(x), k(b);
 	var w = L(b, 2), T = (e) => {
-		var t = aa(), r = F(t), i = P(r), a = L(i, 2);
+		var t = ca(), r = F(t), i = P(r), a = L(i, 2);
 		k(r);
 		var o = L(r, 2), s = P(o), c = L(s, 2);
 		k(o), R(() => {
@@ -2771,8 +2795,8 @@ function sa(e, t) {
 }
 Cr(["change", "click"]);
 // src/parts/Dock.svelte
-var ca = /* @__PURE__ */ W("<path d=\"M4 3h3v10H4zM9 3h3v10H9z\"></path>"), la = /* @__PURE__ */ W("<path d=\"M4.5 2.5v11l9-5.5z\"></path>"), ua = /* @__PURE__ */ U("<option> </option>"), da = /* @__PURE__ */ W("<rect class=\"commits\"></rect>"), fa = /* @__PURE__ */ U("<div class=\"dock\"><div class=\"play\"><button class=\"round\"><svg width=\"16\" height=\"16\" viewBox=\"0 0 16 16\" aria-hidden=\"true\"><!></svg></button> <label class=\"small\">speed <select></select></label> <label class=\"small\"><input type=\"checkbox\"/> loop</label></div> <div class=\"strip\"><svg role=\"img\" aria-label=\"Commits, confidence and the anchors' centroid by step\"><!><path class=\"null c2\"></path><path class=\"line c0\"></path><path class=\"line c2\" stroke-dasharray=\"2 3\"></path><line class=\"cursor\" y1=\"0\"></line></svg> <input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Step\"/> <p class=\"strip-legend\"><span><i class=\"swatch commits\"></i>commits</span><span><i class=\"swatch c0\"></i>confidence</span><span><i class=\"swatch dotted c2\"></i> </span></p></div> <output class=\"where\"><b> </b><span> </span></output></div>");
-function pa(e, t) {
+var da = /* @__PURE__ */ W("<path d=\"M4 3h3v10H4zM9 3h3v10H9z\"></path>"), fa = /* @__PURE__ */ W("<path d=\"M4.5 2.5v11l9-5.5z\"></path>"), pa = /* @__PURE__ */ U("<option> </option>"), ma = /* @__PURE__ */ W("<rect class=\"commits\"></rect>"), ha = /* @__PURE__ */ U("<div class=\"dock\"><div class=\"play\"><button class=\"round\"><svg width=\"16\" height=\"16\" viewBox=\"0 0 16 16\" aria-hidden=\"true\"><!></svg></button> <label class=\"small\">speed <select></select></label> <label class=\"small\"><input type=\"checkbox\"/> loop</label></div> <div class=\"strip\"><svg role=\"img\" aria-label=\"Commits, confidence and the anchors' centroid by step\"><!><path class=\"null c2\"></path><path class=\"line c0\"></path><path class=\"line c2\" stroke-dasharray=\"2 3\"></path><line class=\"cursor\" y1=\"0\"></line></svg> <input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Step\"/> <p class=\"strip-legend\"><span><i class=\"swatch commits\"></i>commits</span><span><i class=\"swatch c0\"></i>confidence</span><span><i class=\"swatch dotted c2\"></i> </span></p></div> <output class=\"where\"><b> </b><span> </span></output></div>");
+function ga(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => n.sampleDocument), a = /* @__PURE__ */ A(() => n.runDocument), o = /* @__PURE__ */ M(null), s = /* @__PURE__ */ M(null), c = /* @__PURE__ */ M(null), l = /* @__PURE__ */ M(null), u = /* @__PURE__ */ M(600);
 	Cn(() => {
@@ -2825,10 +2849,10 @@ function pa(e, t) {
 		}, 1e3 / n.speed);
 		return () => clearInterval(e);
 	});
-	var S = fa(), C = P(S), w = P(C), T = P(w), E = P(T), ee = (e) => {
-		G(e, ca());
+	var S = ha(), C = P(S), w = P(C), T = P(w), E = P(T), ee = (e) => {
+		G(e, da());
 	}, te = (e) => {
-		G(e, la());
+		G(e, fa());
 	};
 	q(E, (e) => {
 		n.playing ? e(ee) : e(te, -1);
@@ -2841,7 +2865,7 @@ function pa(e, t) {
 		8,
 		16
 	], J, (e, t) => {
-		var n = ua(), r = I(n), i = {};
+		var n = pa(), r = I(n), i = {};
 		R(() => {
 			K(r, `${t ?? ""} / s`), i !== (i = t) && (n.value = (n.__value = i) ?? "");
 		}), G(e, n);
@@ -2854,7 +2878,7 @@ function pa(e, t) {
 	Y(ce, 17, () => V(o) ?? [], J, (e, t, n) => {
 		var r = Nr(), i = F(r), a = (e) => {
 			let r = /* @__PURE__ */ A(() => V(t) / V(h) * 16);
-			var i = da();
+			var i = ma();
 			R((e, t) => {
 				X(i, "x", e), X(i, "y", 54 - V(r)), X(i, "width", t), X(i, "height", V(r));
 			}, [() => V(p)(n) - Math.max(.6, Math.min(4, V(u) / V(f) / 3)), () => Math.max(1.2, Math.min(8, V(u) / V(f) / 1.5))]), G(e, i);
@@ -2882,7 +2906,7 @@ function pa(e, t) {
 }
 Cr(["click", "pointermove"]);
 // src/lib/export.ts
-function ma(e) {
+function _a(e) {
 	let t = (e) => {
 		if (e === null || typeof e == "number" && !Number.isFinite(e)) return "";
 		let t = typeof e == "number" ? String(e) : e, n = typeof e == "string" && /^[=+\-@\t\r]/.test(t) ? `'${t}` : t;
@@ -2890,7 +2914,7 @@ function ma(e) {
 	};
 	return [e.head, ...e.rows].map((e) => e.map(t).join(",")).join("\r\n") + "\r\n";
 }
-var ha = [
+var va = [
 	"fill",
 	"fill-opacity",
 	"stroke",
@@ -2904,11 +2928,11 @@ var ha = [
 	"text-anchor",
 	"dominant-baseline"
 ];
-function ga(e, t) {
+function ya(e, t) {
 	let n = e.cloneNode(!0), r = [e, ...e.querySelectorAll("*")];
 	[n, ...n.querySelectorAll("*")].forEach((e, t) => {
 		let n = getComputedStyle(r[t]);
-		for (let t of ha) e.setAttribute(t, n.getPropertyValue(t));
+		for (let t of va) e.setAttribute(t, n.getPropertyValue(t));
 		e.removeAttribute("class"), e.removeAttribute("style");
 	});
 	let { width: i, height: a } = e.getBoundingClientRect();
@@ -2921,11 +2945,11 @@ function ga(e, t) {
 	})) o.setAttribute(e, n);
 	return n.prepend(o), new XMLSerializer().serializeToString(n);
 }
-function _a(e, t, n) {
+function ba(e, t, n) {
 	let r = URL.createObjectURL(new Blob([n], { type: t })), i = document.createElement("a");
 	i.href = r, i.download = e, i.click(), setTimeout(() => URL.revokeObjectURL(r), 1e4);
 }
-async function va(e, t, n) {
+async function xa(e, t, n) {
 	let r = new Image(), i = URL.createObjectURL(new Blob([e], { type: "image/svg+xml" }));
 	try {
 		await new Promise((e, t) => {
@@ -2937,19 +2961,19 @@ async function va(e, t, n) {
 		URL.revokeObjectURL(i);
 	}
 }
-function ya(e, t) {
+function Sa(e, t) {
 	return `${e.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "chart"}.${t}`;
 }
 // node_modules/d3-array/dist/d3-array.mjs
-function ba(e, t) {
+function Ca(e, t) {
 	return e == null || t == null ? NaN : e < t ? -1 : e > t ? 1 : e >= t ? 0 : NaN;
 }
-function xa(e, t) {
+function wa(e, t) {
 	return e == null || t == null ? NaN : t < e ? -1 : t > e ? 1 : t >= e ? 0 : NaN;
 }
-function Sa(e) {
+function Ta(e) {
 	let t, n, r;
-	e.length === 2 ? (t = e === ba || e === xa ? e : Ca, n = e, r = e) : (t = ba, n = (t, n) => ba(e(t), n), r = (t, n) => e(t) - n);
+	e.length === 2 ? (t = e === Ca || e === wa ? e : Ea, n = e, r = e) : (t = Ca, n = (t, n) => Ca(e(t), n), r = (t, n) => e(t) - n);
 	function i(e, r, i = 0, a = e.length) {
 		if (i < a) {
 			if (t(r, r) !== 0) return a;
@@ -2980,27 +3004,27 @@ function Sa(e) {
 		right: a
 	};
 }
-function Ca() {
+function Ea() {
 	return 0;
 }
-function wa(e) {
+function Da(e) {
 	return e === null ? NaN : +e;
 }
-var Ta = Sa(ba), Ea = Ta.right;
-Ta.left, Sa(wa).center, Array.prototype.slice;
-var Da = Math.sqrt(50), Oa = Math.sqrt(10), ka = Math.sqrt(2);
-function Aa(e, t, n) {
-	let r = (t - e) / Math.max(0, n), i = Math.floor(Math.log10(r)), a = r / 10 ** i, o = a >= Da ? 10 : a >= Oa ? 5 : a >= ka ? 2 : 1, s, c, l;
-	return i < 0 ? (l = 10 ** -i / o, s = Math.round(e * l), c = Math.round(t * l), s / l < e && ++s, c / l > t && --c, l = -l) : (l = 10 ** i * o, s = Math.round(e / l), c = Math.round(t / l), s * l < e && ++s, c * l > t && --c), c < s && .5 <= n && n < 2 ? Aa(e, t, n * 2) : [
+var Oa = Ta(Ca), ka = Oa.right;
+Oa.left, Ta(Da).center, Array.prototype.slice;
+var Aa = Math.sqrt(50), ja = Math.sqrt(10), Ma = Math.sqrt(2);
+function Na(e, t, n) {
+	let r = (t - e) / Math.max(0, n), i = Math.floor(Math.log10(r)), a = r / 10 ** i, o = a >= Aa ? 10 : a >= ja ? 5 : a >= Ma ? 2 : 1, s, c, l;
+	return i < 0 ? (l = 10 ** -i / o, s = Math.round(e * l), c = Math.round(t * l), s / l < e && ++s, c / l > t && --c, l = -l) : (l = 10 ** i * o, s = Math.round(e / l), c = Math.round(t / l), s * l < e && ++s, c * l > t && --c), c < s && .5 <= n && n < 2 ? Na(e, t, n * 2) : [
 		s,
 		c,
 		l
 	];
 }
-function ja(e, t, n) {
+function Pa(e, t, n) {
 	if (t = +t, e = +e, n = +n, !(n > 0)) return [];
 	if (e === t) return [e];
-	let r = t < e, [i, a, o] = r ? Aa(t, e, n) : Aa(e, t, n);
+	let r = t < e, [i, a, o] = r ? Na(t, e, n) : Na(e, t, n);
 	if (!(a >= i)) return [];
 	let s = a - i + 1, c = Array(s);
 	if (r) {
@@ -3010,25 +3034,25 @@ function ja(e, t, n) {
 	else for (let e = 0; e < s; ++e) c[e] = (i + e) * o;
 	return c;
 }
-function Ma(e, t, n) {
-	return t = +t, e = +e, n = +n, Aa(e, t, n)[2];
+function Fa(e, t, n) {
+	return t = +t, e = +e, n = +n, Na(e, t, n)[2];
 }
-function Na(e, t, n) {
+function Ia(e, t, n) {
 	t = +t, e = +e, n = +n;
-	let r = t < e, i = r ? Ma(t, e, n) : Ma(e, t, n);
+	let r = t < e, i = r ? Fa(t, e, n) : Fa(e, t, n);
 	return (r ? -1 : 1) * (i < 0 ? 1 / -i : i);
 }
 // node_modules/d3-color/dist/d3-color.mjs
-function Pa(e, t, n) {
+function La(e, t, n) {
 	e.prototype = t.prototype = n, n.constructor = e;
 }
-function Fa(e, t) {
+function Ra(e, t) {
 	var n = Object.create(e.prototype);
 	for (var r in t) n[r] = t[r];
 	return n;
 }
-function Ia() {}
-var La = .7, Ra = 1 / La, za = "\\s*([+-]?\\d+)\\s*", Ba = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*", Va = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*", Ha = /^#([0-9a-f]{3,8})$/, Ua = RegExp(`^rgb\\(${za},${za},${za}\\)$`), Wa = RegExp(`^rgb\\(${Va},${Va},${Va}\\)$`), Ga = RegExp(`^rgba\\(${za},${za},${za},${Ba}\\)$`), Ka = RegExp(`^rgba\\(${Va},${Va},${Va},${Ba}\\)$`), qa = RegExp(`^hsl\\(${Ba},${Va},${Va}\\)$`), Ja = RegExp(`^hsla\\(${Ba},${Va},${Va},${Ba}\\)$`), Ya = {
+function za() {}
+var Ba = .7, Va = 1 / Ba, Ha = "\\s*([+-]?\\d+)\\s*", Ua = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*", Wa = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*", Ga = /^#([0-9a-f]{3,8})$/, Ka = RegExp(`^rgb\\(${Ha},${Ha},${Ha}\\)$`), qa = RegExp(`^rgb\\(${Wa},${Wa},${Wa}\\)$`), Ja = RegExp(`^rgba\\(${Ha},${Ha},${Ha},${Ua}\\)$`), Ya = RegExp(`^rgba\\(${Wa},${Wa},${Wa},${Ua}\\)$`), Xa = RegExp(`^hsl\\(${Ua},${Wa},${Wa}\\)$`), Za = RegExp(`^hsla\\(${Ua},${Wa},${Wa},${Ua}\\)$`), Qa = {
 	aliceblue: 15792383,
 	antiquewhite: 16444375,
 	aqua: 65535,
@@ -3178,266 +3202,266 @@ var La = .7, Ra = 1 / La, za = "\\s*([+-]?\\d+)\\s*", Ba = "\\s*([+-]?(?:\\d*\\.
 	yellow: 16776960,
 	yellowgreen: 10145074
 };
-Pa(Ia, eo, {
+La(za, ro, {
 	copy(e) {
 		return Object.assign(new this.constructor(), this, e);
 	},
 	displayable() {
 		return this.rgb().displayable();
 	},
-	hex: Xa,
-	formatHex: Xa,
-	formatHex8: Za,
-	formatHsl: Qa,
-	formatRgb: $a,
-	toString: $a
+	hex: $a,
+	formatHex: $a,
+	formatHex8: eo,
+	formatHsl: to,
+	formatRgb: no,
+	toString: no
 });
-function Xa() {
+function $a() {
 	return this.rgb().formatHex();
 }
-function Za() {
+function eo() {
 	return this.rgb().formatHex8();
 }
-function Qa() {
-	return mo(this).formatHsl();
+function to() {
+	return _o(this).formatHsl();
 }
-function $a() {
+function no() {
 	return this.rgb().formatRgb();
 }
-function eo(e) {
-	var t, n;
-	return e = (e + "").trim().toLowerCase(), (t = Ha.exec(e)) ? (n = t[1].length, t = parseInt(t[1], 16), n === 6 ? to(t) : n === 3 ? new ao(t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, (t & 15) << 4 | t & 15, 1) : n === 8 ? no(t >> 24 & 255, t >> 16 & 255, t >> 8 & 255, (t & 255) / 255) : n === 4 ? no(t >> 12 & 15 | t >> 8 & 240, t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, ((t & 15) << 4 | t & 15) / 255) : null) : (t = Ua.exec(e)) ? new ao(t[1], t[2], t[3], 1) : (t = Wa.exec(e)) ? new ao(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, 1) : (t = Ga.exec(e)) ? no(t[1], t[2], t[3], t[4]) : (t = Ka.exec(e)) ? no(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, t[4]) : (t = qa.exec(e)) ? po(t[1], t[2] / 100, t[3] / 100, 1) : (t = Ja.exec(e)) ? po(t[1], t[2] / 100, t[3] / 100, t[4]) : Ya.hasOwnProperty(e) ? to(Ya[e]) : e === "transparent" ? new ao(NaN, NaN, NaN, 0) : null;
-}
-function to(e) {
-	return new ao(e >> 16 & 255, e >> 8 & 255, e & 255, 1);
-}
-function no(e, t, n, r) {
-	return r <= 0 && (e = t = n = NaN), new ao(e, t, n, r);
-}
 function ro(e) {
-	return e instanceof Ia || (e = eo(e)), e ? (e = e.rgb(), new ao(e.r, e.g, e.b, e.opacity)) : new ao();
+	var t, n;
+	return e = (e + "").trim().toLowerCase(), (t = Ga.exec(e)) ? (n = t[1].length, t = parseInt(t[1], 16), n === 6 ? io(t) : n === 3 ? new co(t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, (t & 15) << 4 | t & 15, 1) : n === 8 ? ao(t >> 24 & 255, t >> 16 & 255, t >> 8 & 255, (t & 255) / 255) : n === 4 ? ao(t >> 12 & 15 | t >> 8 & 240, t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, ((t & 15) << 4 | t & 15) / 255) : null) : (t = Ka.exec(e)) ? new co(t[1], t[2], t[3], 1) : (t = qa.exec(e)) ? new co(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, 1) : (t = Ja.exec(e)) ? ao(t[1], t[2], t[3], t[4]) : (t = Ya.exec(e)) ? ao(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, t[4]) : (t = Xa.exec(e)) ? go(t[1], t[2] / 100, t[3] / 100, 1) : (t = Za.exec(e)) ? go(t[1], t[2] / 100, t[3] / 100, t[4]) : Qa.hasOwnProperty(e) ? io(Qa[e]) : e === "transparent" ? new co(NaN, NaN, NaN, 0) : null;
 }
-function io(e, t, n, r) {
-	return arguments.length === 1 ? ro(e) : new ao(e, t, n, r ?? 1);
+function io(e) {
+	return new co(e >> 16 & 255, e >> 8 & 255, e & 255, 1);
 }
 function ao(e, t, n, r) {
+	return r <= 0 && (e = t = n = NaN), new co(e, t, n, r);
+}
+function oo(e) {
+	return e instanceof za || (e = ro(e)), e ? (e = e.rgb(), new co(e.r, e.g, e.b, e.opacity)) : new co();
+}
+function so(e, t, n, r) {
+	return arguments.length === 1 ? oo(e) : new co(e, t, n, r ?? 1);
+}
+function co(e, t, n, r) {
 	this.r = +e, this.g = +t, this.b = +n, this.opacity = +r;
 }
-Pa(ao, io, Fa(Ia, {
+La(co, so, Ra(za, {
 	brighter(e) {
-		return e = e == null ? Ra : Ra ** +e, new ao(this.r * e, this.g * e, this.b * e, this.opacity);
+		return e = e == null ? Va : Va ** +e, new co(this.r * e, this.g * e, this.b * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? La : La ** +e, new ao(this.r * e, this.g * e, this.b * e, this.opacity);
+		return e = e == null ? Ba : Ba ** +e, new co(this.r * e, this.g * e, this.b * e, this.opacity);
 	},
 	rgb() {
 		return this;
 	},
 	clamp() {
-		return new ao(uo(this.r), uo(this.g), uo(this.b), lo(this.opacity));
+		return new co(mo(this.r), mo(this.g), mo(this.b), po(this.opacity));
 	},
 	displayable() {
 		return -.5 <= this.r && this.r < 255.5 && -.5 <= this.g && this.g < 255.5 && -.5 <= this.b && this.b < 255.5 && 0 <= this.opacity && this.opacity <= 1;
 	},
-	hex: oo,
-	formatHex: oo,
-	formatHex8: so,
-	formatRgb: co,
-	toString: co
+	hex: lo,
+	formatHex: lo,
+	formatHex8: uo,
+	formatRgb: fo,
+	toString: fo
 }));
-function oo() {
-	return `#${fo(this.r)}${fo(this.g)}${fo(this.b)}`;
+function lo() {
+	return `#${ho(this.r)}${ho(this.g)}${ho(this.b)}`;
 }
-function so() {
-	return `#${fo(this.r)}${fo(this.g)}${fo(this.b)}${fo((isNaN(this.opacity) ? 1 : this.opacity) * 255)}`;
+function uo() {
+	return `#${ho(this.r)}${ho(this.g)}${ho(this.b)}${ho((isNaN(this.opacity) ? 1 : this.opacity) * 255)}`;
 }
-function co() {
-	let e = lo(this.opacity);
-	return `${e === 1 ? "rgb(" : "rgba("}${uo(this.r)}, ${uo(this.g)}, ${uo(this.b)}${e === 1 ? ")" : `, ${e})`}`;
+function fo() {
+	let e = po(this.opacity);
+	return `${e === 1 ? "rgb(" : "rgba("}${mo(this.r)}, ${mo(this.g)}, ${mo(this.b)}${e === 1 ? ")" : `, ${e})`}`;
 }
-function lo(e) {
+function po(e) {
 	return isNaN(e) ? 1 : Math.max(0, Math.min(1, e));
 }
-function uo(e) {
+function mo(e) {
 	return Math.max(0, Math.min(255, Math.round(e) || 0));
 }
-function fo(e) {
-	return e = uo(e), (e < 16 ? "0" : "") + e.toString(16);
-}
-function po(e, t, n, r) {
-	return r <= 0 ? e = t = n = NaN : n <= 0 || n >= 1 ? e = t = NaN : t <= 0 && (e = NaN), new go(e, t, n, r);
-}
-function mo(e) {
-	if (e instanceof go) return new go(e.h, e.s, e.l, e.opacity);
-	if (e instanceof Ia || (e = eo(e)), !e) return new go();
-	if (e instanceof go) return e;
-	e = e.rgb();
-	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = Math.min(t, n, r), a = Math.max(t, n, r), o = NaN, s = a - i, c = (a + i) / 2;
-	return s ? (o = t === a ? (n - r) / s + (n < r) * 6 : n === a ? (r - t) / s + 2 : (t - n) / s + 4, s /= c < .5 ? a + i : 2 - a - i, o *= 60) : s = c > 0 && c < 1 ? 0 : o, new go(o, s, c, e.opacity);
-}
-function ho(e, t, n, r) {
-	return arguments.length === 1 ? mo(e) : new go(e, t, n, r ?? 1);
+function ho(e) {
+	return e = mo(e), (e < 16 ? "0" : "") + e.toString(16);
 }
 function go(e, t, n, r) {
+	return r <= 0 ? e = t = n = NaN : n <= 0 || n >= 1 ? e = t = NaN : t <= 0 && (e = NaN), new yo(e, t, n, r);
+}
+function _o(e) {
+	if (e instanceof yo) return new yo(e.h, e.s, e.l, e.opacity);
+	if (e instanceof za || (e = ro(e)), !e) return new yo();
+	if (e instanceof yo) return e;
+	e = e.rgb();
+	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = Math.min(t, n, r), a = Math.max(t, n, r), o = NaN, s = a - i, c = (a + i) / 2;
+	return s ? (o = t === a ? (n - r) / s + (n < r) * 6 : n === a ? (r - t) / s + 2 : (t - n) / s + 4, s /= c < .5 ? a + i : 2 - a - i, o *= 60) : s = c > 0 && c < 1 ? 0 : o, new yo(o, s, c, e.opacity);
+}
+function vo(e, t, n, r) {
+	return arguments.length === 1 ? _o(e) : new yo(e, t, n, r ?? 1);
+}
+function yo(e, t, n, r) {
 	this.h = +e, this.s = +t, this.l = +n, this.opacity = +r;
 }
-Pa(go, ho, Fa(Ia, {
+La(yo, vo, Ra(za, {
 	brighter(e) {
-		return e = e == null ? Ra : Ra ** +e, new go(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? Va : Va ** +e, new yo(this.h, this.s, this.l * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? La : La ** +e, new go(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? Ba : Ba ** +e, new yo(this.h, this.s, this.l * e, this.opacity);
 	},
 	rgb() {
 		var e = this.h % 360 + (this.h < 0) * 360, t = isNaN(e) || isNaN(this.s) ? 0 : this.s, n = this.l, r = n + (n < .5 ? n : 1 - n) * t, i = 2 * n - r;
-		return new ao(yo(e >= 240 ? e - 240 : e + 120, i, r), yo(e, i, r), yo(e < 120 ? e + 240 : e - 120, i, r), this.opacity);
+		return new co(So(e >= 240 ? e - 240 : e + 120, i, r), So(e, i, r), So(e < 120 ? e + 240 : e - 120, i, r), this.opacity);
 	},
 	clamp() {
-		return new go(_o(this.h), vo(this.s), vo(this.l), lo(this.opacity));
+		return new yo(bo(this.h), xo(this.s), xo(this.l), po(this.opacity));
 	},
 	displayable() {
 		return (0 <= this.s && this.s <= 1 || isNaN(this.s)) && 0 <= this.l && this.l <= 1 && 0 <= this.opacity && this.opacity <= 1;
 	},
 	formatHsl() {
-		let e = lo(this.opacity);
-		return `${e === 1 ? "hsl(" : "hsla("}${_o(this.h)}, ${vo(this.s) * 100}%, ${vo(this.l) * 100}%${e === 1 ? ")" : `, ${e})`}`;
+		let e = po(this.opacity);
+		return `${e === 1 ? "hsl(" : "hsla("}${bo(this.h)}, ${xo(this.s) * 100}%, ${xo(this.l) * 100}%${e === 1 ? ")" : `, ${e})`}`;
 	}
 }));
-function _o(e) {
+function bo(e) {
 	return e = (e || 0) % 360, e < 0 ? e + 360 : e;
 }
-function vo(e) {
+function xo(e) {
 	return Math.max(0, Math.min(1, e || 0));
 }
-function yo(e, t, n) {
+function So(e, t, n) {
 	return (e < 60 ? t + (n - t) * e / 60 : e < 180 ? n : e < 240 ? t + (n - t) * (240 - e) / 60 : t) * 255;
 }
-var bo = Math.PI / 180, xo = 180 / Math.PI, So = 18, Co = .96422, wo = 1, To = .82521, Eo = 4 / 29, Do = 6 / 29, Oo = 3 * Do * Do, ko = Do * Do * Do;
-function Ao(e) {
-	if (e instanceof Mo) return new Mo(e.l, e.a, e.b, e.opacity);
-	if (e instanceof zo) return Bo(e);
-	e instanceof ao || (e = ro(e));
-	var t = Io(e.r), n = Io(e.g), r = Io(e.b), i = No((.2225045 * t + .7168786 * n + .0606169 * r) / wo), a, o;
-	return t === n && n === r ? a = o = i : (a = No((.4360747 * t + .3850649 * n + .1430804 * r) / Co), o = No((.0139322 * t + .0971045 * n + .7141733 * r) / To)), new Mo(116 * i - 16, 500 * (a - i), 200 * (i - o), e.opacity);
+var Co = Math.PI / 180, wo = 180 / Math.PI, To = 18, Eo = .96422, Do = 1, Oo = .82521, ko = 4 / 29, Ao = 6 / 29, jo = 3 * Ao * Ao, Mo = Ao * Ao * Ao;
+function No(e) {
+	if (e instanceof Fo) return new Fo(e.l, e.a, e.b, e.opacity);
+	if (e instanceof Ho) return Uo(e);
+	e instanceof co || (e = oo(e));
+	var t = zo(e.r), n = zo(e.g), r = zo(e.b), i = Io((.2225045 * t + .7168786 * n + .0606169 * r) / Do), a, o;
+	return t === n && n === r ? a = o = i : (a = Io((.4360747 * t + .3850649 * n + .1430804 * r) / Eo), o = Io((.0139322 * t + .0971045 * n + .7141733 * r) / Oo)), new Fo(116 * i - 16, 500 * (a - i), 200 * (i - o), e.opacity);
 }
-function jo(e, t, n, r) {
-	return arguments.length === 1 ? Ao(e) : new Mo(e, t, n, r ?? 1);
+function Po(e, t, n, r) {
+	return arguments.length === 1 ? No(e) : new Fo(e, t, n, r ?? 1);
 }
-function Mo(e, t, n, r) {
+function Fo(e, t, n, r) {
 	this.l = +e, this.a = +t, this.b = +n, this.opacity = +r;
 }
-Pa(Mo, jo, Fa(Ia, {
+La(Fo, Po, Ra(za, {
 	brighter(e) {
-		return new Mo(this.l + So * (e ?? 1), this.a, this.b, this.opacity);
+		return new Fo(this.l + To * (e ?? 1), this.a, this.b, this.opacity);
 	},
 	darker(e) {
-		return new Mo(this.l - So * (e ?? 1), this.a, this.b, this.opacity);
+		return new Fo(this.l - To * (e ?? 1), this.a, this.b, this.opacity);
 	},
 	rgb() {
 		var e = (this.l + 16) / 116, t = isNaN(this.a) ? e : e + this.a / 500, n = isNaN(this.b) ? e : e - this.b / 200;
-		return t = Co * Po(t), e = wo * Po(e), n = To * Po(n), new ao(Fo(3.1338561 * t - 1.6168667 * e - .4906146 * n), Fo(-.9787684 * t + 1.9161415 * e + .033454 * n), Fo(.0719453 * t - .2289914 * e + 1.4052427 * n), this.opacity);
+		return t = Eo * Lo(t), e = Do * Lo(e), n = Oo * Lo(n), new co(Ro(3.1338561 * t - 1.6168667 * e - .4906146 * n), Ro(-.9787684 * t + 1.9161415 * e + .033454 * n), Ro(.0719453 * t - .2289914 * e + 1.4052427 * n), this.opacity);
 	}
 }));
-function No(e) {
-	return e > ko ? e ** (1 / 3) : e / Oo + Eo;
-}
-function Po(e) {
-	return e > Do ? e * e * e : Oo * (e - Eo);
-}
-function Fo(e) {
-	return 255 * (e <= .0031308 ? 12.92 * e : 1.055 * e ** (1 / 2.4) - .055);
-}
 function Io(e) {
-	return (e /= 255) <= .04045 ? e / 12.92 : ((e + .055) / 1.055) ** 2.4;
+	return e > Mo ? e ** (1 / 3) : e / jo + ko;
 }
 function Lo(e) {
-	if (e instanceof zo) return new zo(e.h, e.c, e.l, e.opacity);
-	if (e instanceof Mo || (e = Ao(e)), e.a === 0 && e.b === 0) return new zo(NaN, 0 < e.l && e.l < 100 ? 0 : NaN, e.l, e.opacity);
-	var t = Math.atan2(e.b, e.a) * xo;
-	return new zo(t < 0 ? t + 360 : t, Math.sqrt(e.a * e.a + e.b * e.b), e.l, e.opacity);
+	return e > Ao ? e * e * e : jo * (e - ko);
 }
-function Ro(e, t, n, r) {
-	return arguments.length === 1 ? Lo(e) : new zo(e, t, n, r ?? 1);
+function Ro(e) {
+	return 255 * (e <= .0031308 ? 12.92 * e : 1.055 * e ** (1 / 2.4) - .055);
 }
-function zo(e, t, n, r) {
-	this.h = +e, this.c = +t, this.l = +n, this.opacity = +r;
+function zo(e) {
+	return (e /= 255) <= .04045 ? e / 12.92 : ((e + .055) / 1.055) ** 2.4;
 }
 function Bo(e) {
-	if (isNaN(e.h)) return new Mo(e.l, 0, 0, e.opacity);
-	var t = e.h * bo;
-	return new Mo(e.l, Math.cos(t) * e.c, Math.sin(t) * e.c, e.opacity);
+	if (e instanceof Ho) return new Ho(e.h, e.c, e.l, e.opacity);
+	if (e instanceof Fo || (e = No(e)), e.a === 0 && e.b === 0) return new Ho(NaN, 0 < e.l && e.l < 100 ? 0 : NaN, e.l, e.opacity);
+	var t = Math.atan2(e.b, e.a) * wo;
+	return new Ho(t < 0 ? t + 360 : t, Math.sqrt(e.a * e.a + e.b * e.b), e.l, e.opacity);
 }
-Pa(zo, Ro, Fa(Ia, {
+function Vo(e, t, n, r) {
+	return arguments.length === 1 ? Bo(e) : new Ho(e, t, n, r ?? 1);
+}
+function Ho(e, t, n, r) {
+	this.h = +e, this.c = +t, this.l = +n, this.opacity = +r;
+}
+function Uo(e) {
+	if (isNaN(e.h)) return new Fo(e.l, 0, 0, e.opacity);
+	var t = e.h * Co;
+	return new Fo(e.l, Math.cos(t) * e.c, Math.sin(t) * e.c, e.opacity);
+}
+La(Ho, Vo, Ra(za, {
 	brighter(e) {
-		return new zo(this.h, this.c, this.l + So * (e ?? 1), this.opacity);
+		return new Ho(this.h, this.c, this.l + To * (e ?? 1), this.opacity);
 	},
 	darker(e) {
-		return new zo(this.h, this.c, this.l - So * (e ?? 1), this.opacity);
+		return new Ho(this.h, this.c, this.l - To * (e ?? 1), this.opacity);
 	},
 	rgb() {
-		return Bo(this).rgb();
+		return Uo(this).rgb();
 	}
 }));
-var Vo = -.14861, Ho = 1.78277, Uo = -.29227, Wo = -.90649, Go = 1.97294, Ko = Go * Wo, qo = Go * Ho, Jo = Ho * Uo - Wo * Vo;
-function Yo(e) {
-	if (e instanceof Zo) return new Zo(e.h, e.s, e.l, e.opacity);
-	e instanceof ao || (e = ro(e));
-	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = (Jo * r + Ko * t - qo * n) / (Jo + Ko - qo), a = r - i, o = (Go * (n - i) - Uo * a) / Wo, s = Math.sqrt(o * o + a * a) / (Go * i * (1 - i)), c = s ? Math.atan2(o, a) * xo - 120 : NaN;
-	return new Zo(c < 0 ? c + 360 : c, s, i, e.opacity);
+var Wo = -.14861, Go = 1.78277, Ko = -.29227, qo = -.90649, Jo = 1.97294, Yo = Jo * qo, Xo = Jo * Go, Zo = Go * Ko - qo * Wo;
+function Qo(e) {
+	if (e instanceof es) return new es(e.h, e.s, e.l, e.opacity);
+	e instanceof co || (e = oo(e));
+	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = (Zo * r + Yo * t - Xo * n) / (Zo + Yo - Xo), a = r - i, o = (Jo * (n - i) - Ko * a) / qo, s = Math.sqrt(o * o + a * a) / (Jo * i * (1 - i)), c = s ? Math.atan2(o, a) * wo - 120 : NaN;
+	return new es(c < 0 ? c + 360 : c, s, i, e.opacity);
 }
-function Xo(e, t, n, r) {
-	return arguments.length === 1 ? Yo(e) : new Zo(e, t, n, r ?? 1);
+function $o(e, t, n, r) {
+	return arguments.length === 1 ? Qo(e) : new es(e, t, n, r ?? 1);
 }
-function Zo(e, t, n, r) {
+function es(e, t, n, r) {
 	this.h = +e, this.s = +t, this.l = +n, this.opacity = +r;
 }
-Pa(Zo, Xo, Fa(Ia, {
+La(es, $o, Ra(za, {
 	brighter(e) {
-		return e = e == null ? Ra : Ra ** +e, new Zo(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? Va : Va ** +e, new es(this.h, this.s, this.l * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? La : La ** +e, new Zo(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? Ba : Ba ** +e, new es(this.h, this.s, this.l * e, this.opacity);
 	},
 	rgb() {
-		var e = isNaN(this.h) ? 0 : (this.h + 120) * bo, t = +this.l, n = isNaN(this.s) ? 0 : this.s * t * (1 - t), r = Math.cos(e), i = Math.sin(e);
-		return new ao(255 * (t + n * (Vo * r + Ho * i)), 255 * (t + n * (Uo * r + Wo * i)), 255 * (t + Go * r * n), this.opacity);
+		var e = isNaN(this.h) ? 0 : (this.h + 120) * Co, t = +this.l, n = isNaN(this.s) ? 0 : this.s * t * (1 - t), r = Math.cos(e), i = Math.sin(e);
+		return new co(255 * (t + n * (Wo * r + Go * i)), 255 * (t + n * (Ko * r + qo * i)), 255 * (t + Jo * r * n), this.opacity);
 	}
 }));
-var Qo = (e) => () => e;
-function $o(e, t) {
+var ts = (e) => () => e;
+function ns(e, t) {
 	return function(n) {
 		return e + n * t;
 	};
 }
-function es(e, t, n) {
+function rs(e, t, n) {
 	return e **= +n, t = t ** +n - e, n = 1 / n, function(r) {
 		return (e + r * t) ** +n;
 	};
 }
-function ts(e, t) {
+function is(e, t) {
 	var n = t - e;
-	return n ? $o(e, n > 180 || n < -180 ? n - 360 * Math.round(n / 360) : n) : Qo(isNaN(e) ? t : e);
+	return n ? ns(e, n > 180 || n < -180 ? n - 360 * Math.round(n / 360) : n) : ts(isNaN(e) ? t : e);
 }
-function ns(e) {
-	return (e = +e) == 1 ? rs : function(t, n) {
-		return n - t ? es(t, n, e) : Qo(isNaN(t) ? n : t);
+function as(e) {
+	return (e = +e) == 1 ? os : function(t, n) {
+		return n - t ? rs(t, n, e) : ts(isNaN(t) ? n : t);
 	};
 }
-function rs(e, t) {
+function os(e, t) {
 	var n = t - e;
-	return n ? $o(e, n) : Qo(isNaN(e) ? t : e);
+	return n ? ns(e, n) : ts(isNaN(e) ? t : e);
 }
-var is = (function e(t) {
-	var n = ns(t);
+var ss = (function e(t) {
+	var n = as(t);
 	function r(e, t) {
-		var r = n((e = io(e)).r, (t = io(t)).r), i = n(e.g, t.g), a = n(e.b, t.b), o = rs(e.opacity, t.opacity);
+		var r = n((e = so(e)).r, (t = so(t)).r), i = n(e.g, t.g), a = n(e.b, t.b), o = os(e.opacity, t.opacity);
 		return function(t) {
 			return e.r = r(t), e.g = i(t), e.b = a(t), e.opacity = o(t), e + "";
 		};
 	}
 	return r.gamma = e, r;
 })(1);
-function as(e, t) {
+function cs(e, t) {
 	t ||= [];
 	var n = e ? Math.min(t.length, e.length) : 0, r = t.slice(), i;
 	return function(a) {
@@ -3445,81 +3469,81 @@ function as(e, t) {
 		return r;
 	};
 }
-function os(e) {
+function ls(e) {
 	return ArrayBuffer.isView(e) && !(e instanceof DataView);
 }
-function ss(e, t) {
-	for (var n = t ? t.length : 0, r = e ? Math.min(n, e.length) : 0, i = Array(r), a = Array(n), o = 0; o < r; ++o) i[o] = gs(e[o], t[o]);
+function us(e, t) {
+	for (var n = t ? t.length : 0, r = e ? Math.min(n, e.length) : 0, i = Array(r), a = Array(n), o = 0; o < r; ++o) i[o] = ys(e[o], t[o]);
 	for (; o < n; ++o) a[o] = t[o];
 	return function(e) {
 		for (o = 0; o < r; ++o) a[o] = i[o](e);
 		return a;
 	};
 }
-function cs(e, t) {
+function ds(e, t) {
 	var n = /* @__PURE__ */ new Date();
 	return e = +e, t = +t, function(r) {
 		return n.setTime(e * (1 - r) + t * r), n;
 	};
 }
-function ls(e, t) {
+function fs(e, t) {
 	return e = +e, t = +t, function(n) {
 		return e * (1 - n) + t * n;
 	};
 }
-function us(e, t) {
+function ps(e, t) {
 	var n = {}, r = {}, i;
-	for (i in typeof e == "object" && e || (e = {}), typeof t == "object" && t || (t = {}), t) i in e ? n[i] = gs(e[i], t[i]) : r[i] = t[i];
+	for (i in typeof e == "object" && e || (e = {}), typeof t == "object" && t || (t = {}), t) i in e ? n[i] = ys(e[i], t[i]) : r[i] = t[i];
 	return function(e) {
 		for (i in n) r[i] = n[i](e);
 		return r;
 	};
 }
-var ds = /[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g, fs = new RegExp(ds.source, "g");
-function ps(e) {
+var ms = /[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g, hs = new RegExp(ms.source, "g");
+function gs(e) {
 	return function() {
 		return e;
 	};
 }
-function ms(e) {
+function _s(e) {
 	return function(t) {
 		return e(t) + "";
 	};
 }
-function hs(e, t) {
-	var n = ds.lastIndex = fs.lastIndex = 0, r, i, a, o = -1, s = [], c = [];
-	for (e += "", t += ""; (r = ds.exec(e)) && (i = fs.exec(t));) (a = i.index) > n && (a = t.slice(n, a), s[o] ? s[o] += a : s[++o] = a), (r = r[0]) === (i = i[0]) ? s[o] ? s[o] += i : s[++o] = i : (s[++o] = null, c.push({
+function vs(e, t) {
+	var n = ms.lastIndex = hs.lastIndex = 0, r, i, a, o = -1, s = [], c = [];
+	for (e += "", t += ""; (r = ms.exec(e)) && (i = hs.exec(t));) (a = i.index) > n && (a = t.slice(n, a), s[o] ? s[o] += a : s[++o] = a), (r = r[0]) === (i = i[0]) ? s[o] ? s[o] += i : s[++o] = i : (s[++o] = null, c.push({
 		i: o,
-		x: ls(r, i)
-	})), n = fs.lastIndex;
-	return n < t.length && (a = t.slice(n), s[o] ? s[o] += a : s[++o] = a), s.length < 2 ? c[0] ? ms(c[0].x) : ps(t) : (t = c.length, function(e) {
+		x: fs(r, i)
+	})), n = hs.lastIndex;
+	return n < t.length && (a = t.slice(n), s[o] ? s[o] += a : s[++o] = a), s.length < 2 ? c[0] ? _s(c[0].x) : gs(t) : (t = c.length, function(e) {
 		for (var n = 0, r; n < t; ++n) s[(r = c[n]).i] = r.x(e);
 		return s.join("");
 	});
 }
-function gs(e, t) {
+function ys(e, t) {
 	var n = typeof t, r;
-	return t == null || n === "boolean" ? Qo(t) : (n === "number" ? ls : n === "string" ? (r = eo(t)) ? (t = r, is) : hs : t instanceof eo ? is : t instanceof Date ? cs : os(t) ? as : Array.isArray(t) ? ss : typeof t.valueOf != "function" && typeof t.toString != "function" || isNaN(t) ? us : ls)(e, t);
+	return t == null || n === "boolean" ? ts(t) : (n === "number" ? fs : n === "string" ? (r = ro(t)) ? (t = r, ss) : vs : t instanceof ro ? ss : t instanceof Date ? ds : ls(t) ? cs : Array.isArray(t) ? us : typeof t.valueOf != "function" && typeof t.toString != "function" || isNaN(t) ? ps : fs)(e, t);
 }
-function _s(e, t) {
+function bs(e, t) {
 	return e = +e, t = +t, function(n) {
 		return Math.round(e * (1 - n) + t * n);
 	};
 }
-var vs = 1e-12;
-function ys(e) {
+var xs = 1e-12;
+function Ss(e) {
 	return ((e = Math.exp(e)) + 1 / e) / 2;
 }
-function bs(e) {
+function Cs(e) {
 	return ((e = Math.exp(e)) - 1 / e) / 2;
 }
-function xs(e) {
+function ws(e) {
 	return ((e = Math.exp(2 * e)) - 1) / (e + 1);
 }
 (function e(t, n, r) {
 	function i(e, i) {
 		var a = e[0], o = e[1], s = e[2], c = i[0], l = i[1], u = i[2], d = c - a, f = l - o, p = d * d + f * f, m, h;
-		if (p < vs) h = Math.log(u / s) / t, m = function(e) {
+		if (p < xs) h = Math.log(u / s) / t, m = function(e) {
 			return [
 				a + e * d,
 				o + e * f,
@@ -3529,11 +3553,11 @@ function xs(e) {
 		else {
 			var g = Math.sqrt(p), _ = (u * u - s * s + r * p) / (2 * s * n * g), v = (u * u - s * s - r * p) / (2 * u * n * g), y = Math.log(Math.sqrt(_ * _ + 1) - _);
 			h = (Math.log(Math.sqrt(v * v + 1) - v) - y) / t, m = function(e) {
-				var r = e * h, i = ys(y), c = s / (n * g) * (i * xs(t * r + y) - bs(y));
+				var r = e * h, i = Ss(y), c = s / (n * g) * (i * ws(t * r + y) - Cs(y));
 				return [
 					a + c * d,
 					o + c * f,
-					s * i / ys(t * r + y)
+					s * i / Ss(t * r + y)
 				];
 			};
 		}
@@ -3544,11 +3568,11 @@ function xs(e) {
 		return e(n, r, r * r);
 	}, i;
 })(Math.SQRT2, 2, 4);
-function Ss(e) {
+function Ts(e) {
 	return (function t(n) {
 		n = +n;
 		function r(t, r) {
-			var i = e((t = Xo(t)).h, (r = Xo(r)).h), a = rs(t.s, r.s), o = rs(t.l, r.l), s = rs(t.opacity, r.opacity);
+			var i = e((t = $o(t)).h, (r = $o(r)).h), a = os(t.s, r.s), o = os(t.l, r.l), s = os(t.opacity, r.opacity);
 			return function(e) {
 				return t.h = i(e), t.s = a(e), t.l = o(e ** +n), t.opacity = s(e), t + "";
 			};
@@ -3556,37 +3580,37 @@ function Ss(e) {
 		return r.gamma = t, r;
 	})(1);
 }
-Ss(ts), Ss(rs);
+Ts(is), Ts(os);
 // node_modules/d3-format/dist/d3-format.mjs
-function Cs(e) {
+function Es(e) {
 	return Math.abs(e = Math.round(e)) >= 1e21 ? e.toLocaleString("en").replace(/,/g, "") : e.toString(10);
 }
-function ws(e, t) {
+function Ds(e, t) {
 	if (!isFinite(e) || e === 0) return null;
 	var n = (e = t ? e.toExponential(t - 1) : e.toExponential()).indexOf("e"), r = e.slice(0, n);
 	return [r.length > 1 ? r[0] + r.slice(2) : r, +e.slice(n + 1)];
 }
-function Ts(e) {
-	return e = ws(Math.abs(e)), e ? e[1] : NaN;
+function Os(e) {
+	return e = Ds(Math.abs(e)), e ? e[1] : NaN;
 }
-function Es(e, t) {
+function ks(e, t) {
 	return function(n, r) {
 		for (var i = n.length, a = [], o = 0, s = e[0], c = 0; i > 0 && s > 0 && (c + s + 1 > r && (s = Math.max(1, r - c)), a.push(n.substring(i -= s, i + s)), !((c += s + 1) > r));) s = e[o = (o + 1) % e.length];
 		return a.reverse().join(t);
 	};
 }
-function Ds(e) {
+function As(e) {
 	return function(t) {
 		return t.replace(/[0-9]/g, function(t) {
 			return e[+t];
 		});
 	};
 }
-var Os = /^(?:(.)?([<>=^]))?([+\-( ])?([$#])?(0)?(\d+)?(,)?(\.\d+)?(~)?([a-z%])?$/i;
-function ks(e) {
-	if (!(t = Os.exec(e))) throw Error("invalid format: " + e);
+var js = /^(?:(.)?([<>=^]))?([+\-( ])?([$#])?(0)?(\d+)?(,)?(\.\d+)?(~)?([a-z%])?$/i;
+function Ms(e) {
+	if (!(t = js.exec(e))) throw Error("invalid format: " + e);
 	var t;
-	return new As({
+	return new Ns({
 		fill: t[1],
 		align: t[2],
 		sign: t[3],
@@ -3599,14 +3623,14 @@ function ks(e) {
 		type: t[10]
 	});
 }
-ks.prototype = As.prototype;
-function As(e) {
+Ms.prototype = Ns.prototype;
+function Ns(e) {
 	this.fill = e.fill === void 0 ? " " : e.fill + "", this.align = e.align === void 0 ? ">" : e.align + "", this.sign = e.sign === void 0 ? "-" : e.sign + "", this.symbol = e.symbol === void 0 ? "" : e.symbol + "", this.zero = !!e.zero, this.width = e.width === void 0 ? void 0 : +e.width, this.comma = !!e.comma, this.precision = e.precision === void 0 ? void 0 : +e.precision, this.trim = !!e.trim, this.type = e.type === void 0 ? "" : e.type + "";
 }
-As.prototype.toString = function() {
+Ns.prototype.toString = function() {
 	return this.fill + this.align + this.sign + this.symbol + (this.zero ? "0" : "") + (this.width === void 0 ? "" : Math.max(1, this.width | 0)) + (this.comma ? "," : "") + (this.precision === void 0 ? "" : "." + Math.max(0, this.precision | 0)) + (this.trim ? "~" : "") + this.type;
 };
-function js(e) {
+function Ps(e) {
 	out: for (var t = e.length, n = 1, r = -1, i; n < t; ++n) switch (e[n]) {
 		case ".":
 			r = i = n;
@@ -3620,38 +3644,38 @@ function js(e) {
 	}
 	return r > 0 ? e.slice(0, r) + e.slice(i + 1) : e;
 }
-var Ms;
-function Ns(e, t) {
-	var n = ws(e, t);
-	if (!n) return Ms = void 0, e.toPrecision(t);
-	var r = n[0], i = n[1], a = i - (Ms = Math.max(-8, Math.min(8, Math.floor(i / 3))) * 3) + 1, o = r.length;
-	return a === o ? r : a > o ? r + Array(a - o + 1).join("0") : a > 0 ? r.slice(0, a) + "." + r.slice(a) : "0." + Array(1 - a).join("0") + ws(e, Math.max(0, t + a - 1))[0];
+var Fs;
+function Is(e, t) {
+	var n = Ds(e, t);
+	if (!n) return Fs = void 0, e.toPrecision(t);
+	var r = n[0], i = n[1], a = i - (Fs = Math.max(-8, Math.min(8, Math.floor(i / 3))) * 3) + 1, o = r.length;
+	return a === o ? r : a > o ? r + Array(a - o + 1).join("0") : a > 0 ? r.slice(0, a) + "." + r.slice(a) : "0." + Array(1 - a).join("0") + Ds(e, Math.max(0, t + a - 1))[0];
 }
-function Ps(e, t) {
-	var n = ws(e, t);
+function Ls(e, t) {
+	var n = Ds(e, t);
 	if (!n) return e + "";
 	var r = n[0], i = n[1];
 	return i < 0 ? "0." + Array(-i).join("0") + r : r.length > i + 1 ? r.slice(0, i + 1) + "." + r.slice(i + 1) : r + Array(i - r.length + 2).join("0");
 }
-var Fs = {
+var Rs = {
 	"%": (e, t) => (e * 100).toFixed(t),
 	b: (e) => Math.round(e).toString(2),
 	c: (e) => e + "",
-	d: Cs,
+	d: Es,
 	e: (e, t) => e.toExponential(t),
 	f: (e, t) => e.toFixed(t),
 	g: (e, t) => e.toPrecision(t),
 	o: (e) => Math.round(e).toString(8),
-	p: (e, t) => Ps(e * 100, t),
-	r: Ps,
-	s: Ns,
+	p: (e, t) => Ls(e * 100, t),
+	r: Ls,
+	s: Is,
 	X: (e) => Math.round(e).toString(16).toUpperCase(),
 	x: (e) => Math.round(e).toString(16)
 };
-function Is(e) {
+function zs(e) {
 	return e;
 }
-var Ls = Array.prototype.map, Rs = [
+var Bs = Array.prototype.map, Vs = [
 	"y",
 	"z",
 	"a",
@@ -3670,13 +3694,13 @@ var Ls = Array.prototype.map, Rs = [
 	"Z",
 	"Y"
 ];
-function zs(e) {
-	var t = e.grouping === void 0 || e.thousands === void 0 ? Is : Es(Ls.call(e.grouping, Number), e.thousands + ""), n = e.currency === void 0 ? "" : e.currency[0] + "", r = e.currency === void 0 ? "" : e.currency[1] + "", i = e.decimal === void 0 ? "." : e.decimal + "", a = e.numerals === void 0 ? Is : Ds(Ls.call(e.numerals, String)), o = e.percent === void 0 ? "%" : e.percent + "", s = e.minus === void 0 ? "−" : e.minus + "", c = e.nan === void 0 ? "NaN" : e.nan + "";
+function Hs(e) {
+	var t = e.grouping === void 0 || e.thousands === void 0 ? zs : ks(Bs.call(e.grouping, Number), e.thousands + ""), n = e.currency === void 0 ? "" : e.currency[0] + "", r = e.currency === void 0 ? "" : e.currency[1] + "", i = e.decimal === void 0 ? "." : e.decimal + "", a = e.numerals === void 0 ? zs : As(Bs.call(e.numerals, String)), o = e.percent === void 0 ? "%" : e.percent + "", s = e.minus === void 0 ? "−" : e.minus + "", c = e.nan === void 0 ? "NaN" : e.nan + "";
 	function l(e, l) {
-		e = ks(e);
+		e = Ms(e);
 		var u = e.fill, d = e.align, f = e.sign, p = e.symbol, m = e.zero, h = e.width, g = e.comma, _ = e.precision, v = e.trim, y = e.type;
-		y === "n" ? (g = !0, y = "g") : Fs[y] || (_ === void 0 && (_ = 12), v = !0, y = "g"), (m || u === "0" && d === "=") && (m = !0, u = "0", d = "=");
-		var b = (l && l.prefix !== void 0 ? l.prefix : "") + (p === "$" ? n : p === "#" && /[boxX]/.test(y) ? "0" + y.toLowerCase() : ""), x = (p === "$" ? r : /[%p]/.test(y) ? o : "") + (l && l.suffix !== void 0 ? l.suffix : ""), S = Fs[y], C = /[defgprs%]/.test(y);
+		y === "n" ? (g = !0, y = "g") : Rs[y] || (_ === void 0 && (_ = 12), v = !0, y = "g"), (m || u === "0" && d === "=") && (m = !0, u = "0", d = "=");
+		var b = (l && l.prefix !== void 0 ? l.prefix : "") + (p === "$" ? n : p === "#" && /[boxX]/.test(y) ? "0" + y.toLowerCase() : ""), x = (p === "$" ? r : /[%p]/.test(y) ? o : "") + (l && l.suffix !== void 0 ? l.suffix : ""), S = Rs[y], C = /[defgprs%]/.test(y);
 		_ = _ === void 0 ? 6 : /[gprs]/.test(y) ? Math.max(1, Math.min(21, _)) : Math.max(0, Math.min(20, _));
 		function w(e) {
 			var n = b, r = x, o, l, p;
@@ -3684,7 +3708,7 @@ function zs(e) {
 			else {
 				e = +e;
 				var w = e < 0 || 1 / e < 0;
-				if (e = isNaN(e) ? c : S(Math.abs(e), _), v && (e = js(e)), w && +e == 0 && f !== "+" && (w = !1), n = (w ? f === "(" ? f : s : f === "-" || f === "(" ? "" : f) + n, r = (y === "s" && !isNaN(e) && Ms !== void 0 ? Rs[8 + Ms / 3] : "") + r + (w && f === "(" ? ")" : ""), C) {
+				if (e = isNaN(e) ? c : S(Math.abs(e), _), v && (e = Ps(e)), w && +e == 0 && f !== "+" && (w = !1), n = (w ? f === "(" ? f : s : f === "-" || f === "(" ? "" : f) + n, r = (y === "s" && !isNaN(e) && Fs !== void 0 ? Vs[8 + Fs / 3] : "") + r + (w && f === "(" ? ")" : ""), C) {
 					for (o = -1, l = e.length; ++o < l;) if (p = e.charCodeAt(o), 48 > p || p > 57) {
 						r = (p === 46 ? i + e.slice(o + 1) : e.slice(o)) + r, e = e.slice(0, o);
 						break;
@@ -3712,7 +3736,7 @@ function zs(e) {
 		}, w;
 	}
 	function u(e, t) {
-		var n = Math.max(-8, Math.min(8, Math.floor(Ts(t) / 3))) * 3, r = 10 ** -n, i = l((e = ks(e), e.type = "f", e), { suffix: Rs[8 + n / 3] });
+		var n = Math.max(-8, Math.min(8, Math.floor(Os(t) / 3))) * 3, r = 10 ** -n, i = l((e = Ms(e), e.type = "f", e), { suffix: Vs[8 + n / 3] });
 		return function(e) {
 			return i(r * e);
 		};
@@ -3722,26 +3746,26 @@ function zs(e) {
 		formatPrefix: u
 	};
 }
-var Bs, Vs, Hs;
-Us({
+var Us, Ws, Gs;
+Ks({
 	thousands: ",",
 	grouping: [3],
 	currency: ["$", ""]
 });
-function Us(e) {
-	return Bs = zs(e), Vs = Bs.format, Hs = Bs.formatPrefix, Bs;
+function Ks(e) {
+	return Us = Hs(e), Ws = Us.format, Gs = Us.formatPrefix, Us;
 }
-function Ws(e) {
-	return Math.max(0, -Ts(Math.abs(e)));
+function qs(e) {
+	return Math.max(0, -Os(Math.abs(e)));
 }
-function Gs(e, t) {
-	return Math.max(0, Math.max(-8, Math.min(8, Math.floor(Ts(t) / 3))) * 3 - Ts(Math.abs(e)));
+function Js(e, t) {
+	return Math.max(0, Math.max(-8, Math.min(8, Math.floor(Os(t) / 3))) * 3 - Os(Math.abs(e)));
 }
-function Ks(e, t) {
-	return e = Math.abs(e), t = Math.abs(t) - e, Math.max(0, Ts(t) - Ts(e)) + 1;
+function Ys(e, t) {
+	return e = Math.abs(e), t = Math.abs(t) - e, Math.max(0, Os(t) - Os(e)) + 1;
 }
 // node_modules/d3-scale/dist/d3-scale.mjs
-function qs(e, t) {
+function Xs(e, t) {
 	switch (arguments.length) {
 		case 0: break;
 		case 1:
@@ -3751,65 +3775,65 @@ function qs(e, t) {
 	}
 	return this;
 }
-function Js(e) {
+function Zs(e) {
 	return function() {
 		return e;
 	};
 }
-function Ys(e) {
+function Qs(e) {
 	return +e;
 }
-var Xs = [0, 1];
-function Zs(e) {
+var $s = [0, 1];
+function ec(e) {
 	return e;
 }
-function Qs(e, t) {
+function tc(e, t) {
 	return (t -= e = +e) ? function(n) {
 		return (n - e) / t;
-	} : Js(isNaN(t) ? NaN : .5);
+	} : Zs(isNaN(t) ? NaN : .5);
 }
-function $s(e, t) {
+function nc(e, t) {
 	var n;
 	return e > t && (n = e, e = t, t = n), function(n) {
 		return Math.max(e, Math.min(t, n));
 	};
 }
-function ec(e, t, n) {
+function rc(e, t, n) {
 	var r = e[0], i = e[1], a = t[0], o = t[1];
-	return i < r ? (r = Qs(i, r), a = n(o, a)) : (r = Qs(r, i), a = n(a, o)), function(e) {
+	return i < r ? (r = tc(i, r), a = n(o, a)) : (r = tc(r, i), a = n(a, o)), function(e) {
 		return a(r(e));
 	};
 }
-function tc(e, t, n) {
+function ic(e, t, n) {
 	var r = Math.min(e.length, t.length) - 1, i = Array(r), a = Array(r), o = -1;
-	for (e[r] < e[0] && (e = e.slice().reverse(), t = t.slice().reverse()); ++o < r;) i[o] = Qs(e[o], e[o + 1]), a[o] = n(t[o], t[o + 1]);
+	for (e[r] < e[0] && (e = e.slice().reverse(), t = t.slice().reverse()); ++o < r;) i[o] = tc(e[o], e[o + 1]), a[o] = n(t[o], t[o + 1]);
 	return function(t) {
-		var n = Ea(e, t, 1, r) - 1;
+		var n = ka(e, t, 1, r) - 1;
 		return a[n](i[n](t));
 	};
 }
-function nc(e, t) {
+function ac(e, t) {
 	return t.domain(e.domain()).range(e.range()).interpolate(e.interpolate()).clamp(e.clamp()).unknown(e.unknown());
 }
-function rc() {
-	var e = Xs, t = Xs, n = gs, r, i, a, o = Zs, s, c, l;
+function oc() {
+	var e = $s, t = $s, n = ys, r, i, a, o = ec, s, c, l;
 	function u() {
 		var n = Math.min(e.length, t.length);
-		return o !== Zs && (o = $s(e[0], e[n - 1])), s = n > 2 ? tc : ec, c = l = null, d;
+		return o !== ec && (o = nc(e[0], e[n - 1])), s = n > 2 ? ic : rc, c = l = null, d;
 	}
 	function d(i) {
 		return i == null || isNaN(i = +i) ? a : (c ||= s(e.map(r), t, n))(r(o(i)));
 	}
 	return d.invert = function(n) {
-		return o(i((l ||= s(t, e.map(r), ls))(n)));
+		return o(i((l ||= s(t, e.map(r), fs))(n)));
 	}, d.domain = function(t) {
-		return arguments.length ? (e = Array.from(t, Ys), u()) : e.slice();
+		return arguments.length ? (e = Array.from(t, Qs), u()) : e.slice();
 	}, d.range = function(e) {
 		return arguments.length ? (t = Array.from(e), u()) : t.slice();
 	}, d.rangeRound = function(e) {
-		return t = Array.from(e), n = _s, u();
+		return t = Array.from(e), n = bs, u();
 	}, d.clamp = function(e) {
-		return arguments.length ? (o = e ? !0 : Zs, u()) : o !== Zs;
+		return arguments.length ? (o = e ? !0 : ec, u()) : o !== ec;
 	}, d.interpolate = function(e) {
 		return arguments.length ? (n = e, u()) : n;
 	}, d.unknown = function(e) {
@@ -3818,40 +3842,40 @@ function rc() {
 		return r = e, i = t, u();
 	};
 }
-function ic() {
-	return rc()(Zs, Zs);
+function sc() {
+	return oc()(ec, ec);
 }
-function ac(e, t, n, r) {
-	var i = Na(e, t, n), a;
-	switch (r = ks(r ?? ",f"), r.type) {
+function cc(e, t, n, r) {
+	var i = Ia(e, t, n), a;
+	switch (r = Ms(r ?? ",f"), r.type) {
 		case "s":
 			var o = Math.max(Math.abs(e), Math.abs(t));
-			return r.precision == null && !isNaN(a = Gs(i, o)) && (r.precision = a), Hs(r, o);
+			return r.precision == null && !isNaN(a = Js(i, o)) && (r.precision = a), Gs(r, o);
 		case "":
 		case "e":
 		case "g":
 		case "p":
 		case "r":
-			r.precision == null && !isNaN(a = Ks(i, Math.max(Math.abs(e), Math.abs(t)))) && (r.precision = a - (r.type === "e"));
+			r.precision == null && !isNaN(a = Ys(i, Math.max(Math.abs(e), Math.abs(t)))) && (r.precision = a - (r.type === "e"));
 			break;
 		case "f":
-		case "%": r.precision == null && !isNaN(a = Ws(i)) && (r.precision = a - (r.type === "%") * 2);
+		case "%": r.precision == null && !isNaN(a = qs(i)) && (r.precision = a - (r.type === "%") * 2);
 	}
-	return Vs(r);
+	return Ws(r);
 }
-function oc(e) {
+function lc(e) {
 	var t = e.domain;
 	return e.ticks = function(e) {
 		var n = t();
-		return ja(n[0], n[n.length - 1], e ?? 10);
+		return Pa(n[0], n[n.length - 1], e ?? 10);
 	}, e.tickFormat = function(e, n) {
 		var r = t();
-		return ac(r[0], r[r.length - 1], e ?? 10, n);
+		return cc(r[0], r[r.length - 1], e ?? 10, n);
 	}, e.nice = function(n) {
 		n ??= 10;
 		var r = t(), i = 0, a = r.length - 1, o = r[i], s = r[a], c, l, u = 10;
 		for (s < o && (l = o, o = s, s = l, l = i, i = a, a = l); u-- > 0;) {
-			if (l = Ma(o, s, n), l === c) return r[i] = o, r[a] = s, t(r);
+			if (l = Fa(o, s, n), l === c) return r[i] = o, r[a] = s, t(r);
 			if (l > 0) o = Math.floor(o / l) * l, s = Math.ceil(s / l) * l;
 			else if (l < 0) o = Math.ceil(o * l) / l, s = Math.floor(s * l) / l;
 			else break;
@@ -3860,15 +3884,15 @@ function oc(e) {
 		return e;
 	}, e;
 }
-function sc() {
-	var e = ic();
+function uc() {
+	var e = sc();
 	return e.copy = function() {
-		return nc(e, sc());
-	}, qs.apply(e, arguments), oc(e);
+		return ac(e, uc());
+	}, Xs.apply(e, arguments), lc(e);
 }
 // src/parts/Interval.svelte
-var cc = /* @__PURE__ */ W("<line class=\"threshold\" y1=\"11\" y2=\"35\"></line>"), lc = /* @__PURE__ */ W("<path class=\"beside\"></path><text class=\"tick\" y=\"9\"> </text>", 1), uc = /* @__PURE__ */ W("<line class=\"bar\" y1=\"23\" y2=\"23\"></line>"), dc = /* @__PURE__ */ W("<svg data-chart=\"\" role=\"img\"><rect class=\"side\" y=\"14\" height=\"18\"></rect><line class=\"grid\" x1=\"8\" y1=\"23\" y2=\"23\"></line><!><text class=\"tick\" y=\"45\"> </text><!><!><circle class=\"mark\" cy=\"23\" r=\"4.5\"></circle></svg>"), fc = /* @__PURE__ */ U("<div class=\"interval\"><!></div>");
-function pc(e, t) {
+var dc = /* @__PURE__ */ W("<line class=\"threshold\" y1=\"11\" y2=\"35\"></line>"), fc = /* @__PURE__ */ W("<path class=\"beside\"></path><text class=\"tick\" y=\"9\"> </text>", 1), pc = /* @__PURE__ */ W("<line class=\"bar\" y1=\"23\" y2=\"23\"></line>"), mc = /* @__PURE__ */ W("<svg data-chart=\"\" role=\"img\"><rect class=\"side\" y=\"14\" height=\"18\"></rect><line class=\"grid\" x1=\"8\" y1=\"23\" y2=\"23\"></line><!><text class=\"tick\" y=\"45\"> </text><!><!><circle class=\"mark\" cy=\"23\" r=\"4.5\"></circle></svg>"), hc = /* @__PURE__ */ U("<div class=\"interval\"><!></div>");
+function gc(e, t) {
 	Xe(t, !0);
 	let n = /* @__PURE__ */ M(300), r = /* @__PURE__ */ A(() => t.entry.side === "within" ? [-t.entry.line, t.entry.line] : [t.entry.line]), i = /* @__PURE__ */ A(() => [
 		t.entry.value,
@@ -3878,23 +3902,23 @@ function pc(e, t) {
 		...V(r)
 	].filter(Z)), a = /* @__PURE__ */ A(() => {
 		let [e, t] = [Math.min(...V(i)), Math.max(...V(i))], r = (t - e || 1) * .12;
-		return sc([e - r, t + r], [8, V(n) - 8]);
+		return uc([e - r, t + r], [8, V(n) - 8]);
 	}), o = /* @__PURE__ */ A(() => {
 		let [e, n] = V(a).range();
 		return t.entry.side === "within" ? [V(a)(-t.entry.line), V(a)(t.entry.line)] : t.entry.side === "above" ? [V(a)(t.entry.line), n] : [e, V(a)(t.entry.line)];
 	}), s = (e) => e < 60 ? "start" : e > V(n) - 60 ? "end" : "middle";
-	var c = fc(), l = P(c), u = (e) => {
-		var i = dc();
+	var c = hc(), l = P(c), u = (e) => {
+		var i = mc();
 		X(i, "height", 46);
 		var c = P(i), l = L(c), u = L(l);
 		Y(u, 17, () => V(r), J, (e, t) => {
-			var n = cc();
+			var n = dc();
 			R((e, t) => {
 				X(n, "x1", e), X(n, "x2", t);
 			}, [() => V(a)(V(t)), () => V(a)(V(t))]), G(e, n);
 		});
 		var d = L(u), f = I(d), p = L(d), m = (e) => {
-			var n = lc(), r = F(n), i = L(r), o = I(i);
+			var n = fc(), r = F(n), i = L(r), o = I(i);
 			R((e, n, a, s) => {
 				X(r, "d", e), X(i, "x", n), X(i, "text-anchor", a), K(o, `${t.entry.beside_says ?? ""} ${s ?? ""}`);
 			}, [
@@ -3908,7 +3932,7 @@ function pc(e, t) {
 			V(h) && e(m);
 		});
 		var g = L(p), _ = (e) => {
-			var n = uc();
+			var n = pc();
 			R((e, t) => {
 				X(n, "x1", e), X(n, "x2", t);
 			}, [() => V(a)(t.entry.low), () => V(a)(t.entry.high)]), G(e, n);
@@ -3933,8 +3957,8 @@ function pc(e, t) {
 	}), k(c), Oi(c, "clientWidth", (e) => N(n, e)), G(e, c), Ze();
 }
 // src/views/Claims.svelte
-var mc = /* @__PURE__ */ U("<option> </option>"), hc = /* @__PURE__ */ U("<label class=\"field\">Study<select></select></label>"), gc = /* @__PURE__ */ U("<button> </button>"), _c = /* @__PURE__ */ U(" <span class=\"dim number\"> </span>", 1), vc = /* @__PURE__ */ U("<span class=\"number\"> </span><!> <span class=\"dim\"> </span>", 1), yc = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), bc = /* @__PURE__ */ U("<br/><span class=\"dim\"> </span>", 1), xc = /* @__PURE__ */ U("<div class=\"entry\"><p><b> </b><br/> <!> <!></p> <!></div>"), Sc = /* @__PURE__ */ U("<button class=\"quiet see\"> </button>"), Cc = /* @__PURE__ */ U("<li class=\"card claim\"><div><span aria-hidden=\"true\"> </span> </div> <div><h2> </h2> <p class=\"dim\"> </p> <!> <!></div></li>"), wc = /* @__PURE__ */ U("<div class=\"claims-head\"><p class=\"lede\"> </p> <div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Show claims that\"><button> </button> <!></span> <button class=\"quiet\">CSV</button></div></div> <ol class=\"claims\"></ol>", 1);
-function Tc(e, t) {
+var _c = /* @__PURE__ */ U("<option> </option>"), vc = /* @__PURE__ */ U("<label class=\"field\">Study<select></select></label>"), yc = /* @__PURE__ */ U("<button> </button>"), bc = /* @__PURE__ */ U(" <span class=\"dim number\"> </span>", 1), xc = /* @__PURE__ */ U("<span class=\"number\"> </span><!> <span class=\"dim\"> </span>", 1), Sc = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), Cc = /* @__PURE__ */ U("<br/><span class=\"dim\"> </span>", 1), wc = /* @__PURE__ */ U("<div class=\"entry\"><p><b> </b><br/> <!> <!></p> <!></div>"), Tc = /* @__PURE__ */ U("<button class=\"quiet see\"> </button>"), Ec = /* @__PURE__ */ U("<li class=\"card claim\"><div><span aria-hidden=\"true\"> </span> </div> <div><h2> </h2> <p class=\"dim\"> </p> <!> <!></div></li>"), Dc = /* @__PURE__ */ U("<div class=\"claims-head\"><p class=\"lede\"> </p> <div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Show claims that\"><button> </button> <!></span> <button class=\"quiet\">CSV</button></div></div> <ol class=\"claims\"></ol>", 1);
+function Oc(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.claims), i = /* @__PURE__ */ A(() => V(r)[Math.min(n.claims, V(r).length - 1)]), a = /* @__PURE__ */ A(() => [
 		"holds",
@@ -3989,10 +4013,10 @@ function Tc(e, t) {
 			t.reason || e.reason
 		]))
 	});
-	var d = wc(), f = F(d), p = P(f), m = I(p), h = L(p, 2), g = P(h), v = (e) => {
-		var t = hc(), i = L(P(t));
+	var d = Dc(), f = F(d), p = P(f), m = I(p), h = L(p, 2), g = P(h), v = (e) => {
+		var t = vc(), i = L(P(t));
 		Y(i, 21, () => V(r), J, (e, t, n) => {
-			var r = mc(), i = I(r, !0);
+			var r = _c(), i = I(r, !0);
 			r.value = r.__value = n, R((e) => K(i, e), [() => $(V(t).source)]), G(e, r);
 		}), k(i), ui(i), k(t), di(i, () => n.claims, (e) => n.claims = e), G(e, t);
 	};
@@ -4003,7 +4027,7 @@ function Tc(e, t) {
 	Y(L(b, 2), 17, () => V(a), J, (e, t) => {
 		var n = /* @__PURE__ */ A(() => _(V(t), 2));
 		let r = () => V(n)[0], i = () => V(n)[1];
-		var a = gc(), s = I(a);
+		var a = yc(), s = I(a);
 		R(() => {
 			X(a, "aria-pressed", V(o) === r()), K(s, `${r() ?? ""} ${i() ?? ""}`);
 		}), H("click", a, () => N(o, r(), !0)), G(e, a);
@@ -4012,13 +4036,13 @@ function Tc(e, t) {
 	k(h), k(f);
 	var C = L(f, 2);
 	Y(C, 21, () => V(i).claims.filter((e) => !V(o) || e.verdict === V(o)), (e) => e.name, (e, t) => {
-		var n = Cc(), r = P(n), i = P(r), a = I(i, !0), o = L(i, 1, !0);
+		var n = Ec(), r = P(n), i = P(r), a = I(i, !0), o = L(i, 1, !0);
 		k(r);
 		var u = L(r, 2), d = P(u), f = I(d, !0), p = L(d, 2), m = I(p), h = L(p, 2);
 		Y(h, 17, () => V(t).numbers, J, (e, n) => {
-			var r = xc(), i = P(r), a = P(i), o = I(a, !0), s = L(a, 3), c = (e) => {
-				var t = vc(), r = F(t), i = I(r), a = L(r), o = (e) => {
-					var t = _c(), r = F(t, !0);
+			var r = wc(), i = P(r), a = P(i), o = I(a, !0), s = L(a, 3), c = (e) => {
+				var t = xc(), r = F(t), i = I(r), a = L(r), o = (e) => {
+					var t = bc(), r = F(t, !0);
 					r.nodeValue = " ";
 					var i = I(L(r));
 					R((e, t) => K(i, `[${e ?? ""}, ${t ?? ""}]`), [() => Q(V(n).low), () => Q(V(n).high)]), G(e, t);
@@ -4031,24 +4055,24 @@ function Tc(e, t) {
 					K(i, `${e ?? ""} ${V(n).unit ?? ""}`), K(c, `n = ${V(n).prompts ?? ""}`);
 				}, [() => Q(V(n).value, 4)]), G(e, t);
 			}, l = /* @__PURE__ */ A(() => Z(V(n).value)), u = (e) => {
-				var t = yc(), r = I(t, !0);
+				var t = Sc(), r = I(t, !0);
 				R((e) => K(r, e), [() => $(V(n).reason || "not measured")]), G(e, t);
 			};
 			q(s, (e) => {
 				V(l) ? e(c) : e(u, -1);
 			});
 			var d = L(s, 2), f = (e) => {
-				var t = bc(), r = I(L(F(t)), !0);
+				var t = Cc(), r = I(L(F(t)), !0);
 				R(() => K(r, V(n).verdict)), G(e, t);
 			};
 			q(d, (e) => {
 				V(t).numbers.length > 1 && e(f);
-			}), k(i), pc(L(i, 2), { get entry() {
+			}), k(i), gc(L(i, 2), { get entry() {
 				return V(n);
 			} }), k(r), R((e) => K(o, e), [() => $(V(n).says)]), G(e, r);
 		});
 		var g = L(h, 2), _ = (e) => {
-			var n = Sc(), r = I(n);
+			var n = Tc(), r = I(n);
 			R(() => K(r, `See it in ${Wi[V(t).view] ?? ""} →`)), H("click", n, () => l(V(t))), G(e, n);
 		}, v = /* @__PURE__ */ A(() => c(V(t)));
 		q(g, (e) => {
@@ -4068,11 +4092,11 @@ function Tc(e, t) {
 		"questions",
 		"traced",
 		"seed"
-	].includes(e)).map(([, e]) => $(e)).join(", "), () => $(V(i).caution)]), H("click", b, () => N(o, "")), H("click", S, () => _a("claims.csv", "text/csv;charset=utf-8", ma(u()))), G(e, d), Ze();
+	].includes(e)).map(([, e]) => $(e)).join(", "), () => $(V(i).caution)]), H("click", b, () => N(o, "")), H("click", S, () => ba("claims.csv", "text/csv;charset=utf-8", _a(u()))), G(e, d), Ze();
 }
 Cr(["click"]);
 // src/lib/load.svelte.ts
-var Ec = class {
+var kc = class {
 	#e = /* @__PURE__ */ M(null);
 	get value() {
 		return V(this.#e);
@@ -4097,8 +4121,8 @@ var Ec = class {
 			}), () => void (t = !0);
 		});
 	}
-}, Dc = /* @__PURE__ */ U("<button class=\"quiet\"> </button>"), Oc = /* @__PURE__ */ U("<button class=\"quiet\">SVG</button> <button class=\"quiet\">PNG</button>", 1), kc = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), Ac = /* @__PURE__ */ U("<th scope=\"col\"> </th>"), jc = /* @__PURE__ */ U("<td> </td>"), Mc = /* @__PURE__ */ U("<tr></tr>"), Nc = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Pc = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\"><table><thead><tr></tr></thead><tbody></tbody></table></div> <!>", 1), Fc = /* @__PURE__ */ U("<section class=\"card\"><header><h3> </h3> <div class=\"tools\"><!> <!> <button class=\"quiet\">CSV</button> <!></div></header> <!> <div><!></div> <!></section>");
-function Ic(e, t) {
+}, Ac = /* @__PURE__ */ U("<button class=\"quiet\"> </button>"), jc = /* @__PURE__ */ U("<button class=\"quiet\">SVG</button> <button class=\"quiet\">PNG</button>", 1), Mc = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), Nc = /* @__PURE__ */ U("<th scope=\"col\"> </th>"), Pc = /* @__PURE__ */ U("<td> </td>"), Fc = /* @__PURE__ */ U("<tr></tr>"), Ic = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Lc = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\"><table><thead><tr></tr></thead><tbody></tbody></table></div> <!>", 1), Rc = /* @__PURE__ */ U("<section class=\"card\"><header><h3> </h3> <div class=\"tools\"><!> <!> <button class=\"quiet\">CSV</button> <!></div></header> <!> <div><!></div> <!></section>");
+function zc(e, t) {
 	Xe(t, !0);
 	let n = Ni(t, "note", 3, ""), r = Ni(t, "drawn", 3, !0), i = /* @__PURE__ */ M(!1), a, o = /* @__PURE__ */ M(""), s = /* @__PURE__ */ A(() => V(i) ? t.table() : null);
 	function c() {
@@ -4106,7 +4130,7 @@ function Ic(e, t) {
 		if (!e) return null;
 		let { width: t, height: n } = e.getBoundingClientRect(), r = getComputedStyle(a.closest(".card")).backgroundColor;
 		return {
-			text: ga(e, r),
+			text: ya(e, r),
 			width: t,
 			height: n
 		};
@@ -4114,19 +4138,19 @@ function Ic(e, t) {
 	async function l(e) {
 		N(o, "");
 		try {
-			if (e === "csv") return _a(ya(t.title, "csv"), "text/csv;charset=utf-8", ma(t.table()));
+			if (e === "csv") return ba(Sa(t.title, "csv"), "text/csv;charset=utf-8", _a(t.table()));
 			let n = c();
 			if (!n) return void N(o, "Show the chart to save it as a picture.");
-			if (e === "svg") return _a(ya(t.title, "svg"), "image/svg+xml", n.text);
-			_a(ya(t.title, "png"), "image/png", await va(n.text, n.width, n.height));
+			if (e === "svg") return ba(Sa(t.title, "svg"), "image/svg+xml", n.text);
+			ba(Sa(t.title, "png"), "image/png", await xa(n.text, n.width, n.height));
 		} catch (e) {
 			N(o, String(e), !0);
 		}
 	}
-	var u = Fc(), d = P(u), f = P(d), p = I(f, !0), h = L(f, 2), g = P(h);
+	var u = Rc(), d = P(u), f = P(d), p = I(f, !0), h = L(f, 2), g = P(h);
 	Qr(g, () => t.tools ?? m);
 	var _ = L(g, 2), v = (e) => {
-		var t = Dc(), n = I(t, !0);
+		var t = Ac(), n = I(t, !0);
 		R(() => {
 			X(t, "aria-pressed", V(i)), K(n, V(i) ? "Chart" : "Table");
 		}), H("click", t, () => N(i, !V(i))), G(e, t);
@@ -4135,7 +4159,7 @@ function Ic(e, t) {
 		r() && e(v);
 	});
 	var y = L(_, 2), b = L(y, 2), x = (e) => {
-		var t = Oc(), n = F(t), r = L(n, 2);
+		var t = jc(), n = F(t), r = L(n, 2);
 		R(() => {
 			n.disabled = V(i), r.disabled = V(i);
 		}), H("click", n, () => l("svg")), H("click", r, () => l("png")), G(e, t);
@@ -4144,23 +4168,23 @@ function Ic(e, t) {
 		r() && e(x);
 	}), k(h), k(d);
 	var S = L(d, 2), C = (e) => {
-		var t = kc(), n = I(t, !0);
+		var t = Mc(), n = I(t, !0);
 		R(() => K(n, V(o))), G(e, t);
 	};
 	q(S, (e) => {
 		V(o) && e(C);
 	});
 	var w = L(S, 2), T = P(w), E = (e) => {
-		var n = Pc(), r = F(n), i = P(r), a = P(i), o = P(a);
+		var n = Lc(), r = F(n), i = P(r), a = P(i), o = P(a);
 		Y(o, 21, () => V(s).head, J, (e, t) => {
-			var n = Ac(), r = I(n, !0);
+			var n = Nc(), r = I(n, !0);
 			R(() => K(r, V(t))), G(e, n);
 		}), k(o), k(a);
 		var c = L(a);
 		Y(c, 21, () => V(s).rows.slice(0, 400), J, (e, t) => {
-			var n = Mc();
+			var n = Fc();
 			Y(n, 21, () => V(t), J, (e, t) => {
-				var n = jc();
+				var n = Pc();
 				let r;
 				var i = I(n, !0);
 				R((e) => {
@@ -4169,7 +4193,7 @@ function Ic(e, t) {
 			}), k(n), G(e, n);
 		}), k(c), k(i), k(r);
 		var l = L(r, 2), u = (e) => {
-			var t = Nc(), n = I(t);
+			var t = Ic(), n = I(t);
 			R(() => K(n, `The first 400 of ${V(s).rows.length ?? ""} rows; the CSV has all.`)), G(e, t);
 		};
 		q(l, (e) => {
@@ -4183,7 +4207,7 @@ function Ic(e, t) {
 		V(s) ? e(E) : e(ee, -1);
 	}), k(w), Ai(w, (e) => a = e, () => a);
 	var te = L(w, 2), ne = (e) => {
-		var t = Nc(), r = I(t, !0);
+		var t = Ic(), r = I(t, !0);
 		R(() => K(r, n())), G(e, t);
 	};
 	q(te, (e) => {
@@ -4192,16 +4216,16 @@ function Ic(e, t) {
 }
 Cr(["click"]);
 // src/lib/colour.ts
-var Lc = (/* @__PURE__ */ "#00224e.#00285b.#002e6a.#053371.#1a386f.#273e6e.#32436d.#3b496c.#434e6c.#4b546c.#535a6d.#5a5f6e.#61656f.#686a71.#6f7073.#767676.#7d7c78.#848279.#8c8878.#938e78.#9b9476.#a39a74.#aba072.#b4a76f.#bcae6c.#c4b468.#cdbb63.#d5c25e.#dec958.#e7d150.#f0d846.#f9e03a.#fee838".split(".")).map((e) => [
+var Bc = (/* @__PURE__ */ "#00224e.#00285b.#002e6a.#053371.#1a386f.#273e6e.#32436d.#3b496c.#434e6c.#4b546c.#535a6d.#5a5f6e.#61656f.#686a71.#6f7073.#767676.#7d7c78.#848279.#8c8878.#938e78.#9b9476.#a39a74.#aba072.#b4a76f.#bcae6c.#c4b468.#cdbb63.#d5c25e.#dec958.#e7d150.#f0d846.#f9e03a.#fee838".split(".")).map((e) => [
 	1,
 	3,
 	5
 ].map((t) => parseInt(e.slice(t, t + 2), 16)));
-function Rc(e) {
-	let t = Math.min(1, Math.max(0, e)) * (Lc.length - 1), n = Math.min(Lc.length - 2, Math.floor(t)), r = t - n;
-	return Lc[n].map((e, t) => Math.round(e + (Lc[n + 1][t] - e) * r));
+function Vc(e) {
+	let t = Math.min(1, Math.max(0, e)) * (Bc.length - 1), n = Math.min(Bc.length - 2, Math.floor(t)), r = t - n;
+	return Bc[n].map((e, t) => Math.round(e + (Bc[n + 1][t] - e) * r));
 }
-function zc([e, t, n]) {
+function Hc([e, t, n]) {
 	let r = [
 		e,
 		t,
@@ -4209,17 +4233,17 @@ function zc([e, t, n]) {
 	].map((e) => e / 255 <= .04045 ? e / 255 / 12.92 : ((e / 255 + .055) / 1.055) ** 2.4), i = .2126 * r[0] + .7152 * r[1] + .0722 * r[2];
 	return (i + .05) / .05 > 1.05 / (i + .05) ? "#000" : "#fff";
 }
-var Bc = Array.from({ length: 64 }, (e, t) => {
-	let n = Rc(t / 63);
+var Uc = Array.from({ length: 64 }, (e, t) => {
+	let n = Vc(t / 63);
 	return {
 		ground: `rgb(${n.join(",")})`,
-		ink: zc(n)
+		ink: Hc(n)
 	};
 });
-function Vc(e) {
-	return Bc[Math.round(Math.min(1, Math.max(0, e)) * 63)];
+function Wc(e) {
+	return Uc[Math.round(Math.min(1, Math.max(0, e)) * 63)];
 }
-function Hc(e, t) {
+function Gc(e, t) {
 	return e === "lift" ? t ? {
 		low: 1 / 8,
 		high: 64,
@@ -4238,10 +4262,10 @@ function Hc(e, t) {
 		log: t
 	};
 }
-function Uc(e, t) {
+function Kc(e, t) {
 	return e.log ? t <= 0 ? 0 : Math.log(t / e.low) / Math.log(e.high / e.low) : (t - e.low) / (e.high - e.low);
 }
-var Wc = [
+var qc = [
 	"",
 	"7 3",
 	"2 3",
@@ -4249,8 +4273,8 @@ var Wc = [
 	"12 4",
 	"4 2",
 	"1 2"
-], Gc = /* @__PURE__ */ W("<line class=\"grid\"></line><text class=\"tick\" text-anchor=\"end\"> </text>", 1), Kc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), qc = /* @__PURE__ */ W("<line class=\"cursor\"></line>"), Jc = /* @__PURE__ */ W("<line></line>"), Yc = /* @__PURE__ */ W("<path></path>"), Xc = /* @__PURE__ */ W("<rect width=\"5.2\" height=\"5.2\"></rect>"), Zc = /* @__PURE__ */ W("<circle r=\"2.7\"></circle>"), Qc = /* @__PURE__ */ W("<!><!>", 1), $c = /* @__PURE__ */ W("<!><!><!>", 1), el = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\">no numbers here</text>"), tl = /* @__PURE__ */ W("<line x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line>"), nl = /* @__PURE__ */ W("<rect x=\"10.4\" y=\"2.4\" width=\"5.2\" height=\"5.2\"></rect>"), rl = /* @__PURE__ */ W("<path d=\"M13 1.4l3.6 6.4h-7.2z\"></path>"), il = /* @__PURE__ */ W("<circle cx=\"13\" cy=\"5\" r=\"2.7\"></circle>"), al = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><!><!></svg> </li>"), ol = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><line class=\"null c0\" x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line></svg> </li>"), sl = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><text class=\"axis-label\" y=\"11\"> </text><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><!><!><!></svg> <ul class=\"legend\"><!> <!></ul></div>");
-function cl(e, t) {
+], Jc = /* @__PURE__ */ W("<line class=\"grid\"></line><text class=\"tick\" text-anchor=\"end\"> </text>", 1), Yc = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Xc = /* @__PURE__ */ W("<line class=\"cursor\"></line>"), Zc = /* @__PURE__ */ W("<line></line>"), Qc = /* @__PURE__ */ W("<path></path>"), $c = /* @__PURE__ */ W("<rect width=\"5.2\" height=\"5.2\"></rect>"), el = /* @__PURE__ */ W("<circle r=\"2.7\"></circle>"), tl = /* @__PURE__ */ W("<!><!>", 1), nl = /* @__PURE__ */ W("<!><!><!>", 1), rl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\">no numbers here</text>"), il = /* @__PURE__ */ W("<line x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line>"), al = /* @__PURE__ */ W("<rect x=\"10.4\" y=\"2.4\" width=\"5.2\" height=\"5.2\"></rect>"), ol = /* @__PURE__ */ W("<path d=\"M13 1.4l3.6 6.4h-7.2z\"></path>"), sl = /* @__PURE__ */ W("<circle cx=\"13\" cy=\"5\" r=\"2.7\"></circle>"), cl = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><!><!></svg> </li>"), ll = /* @__PURE__ */ U("<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\"><line class=\"null c0\" x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\"></line></svg> </li>"), ul = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><text class=\"axis-label\" y=\"11\"> </text><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><!><!><!></svg> <ul class=\"legend\"><!> <!></ul></div>");
+function dl(e, t) {
 	Xe(t, !0);
 	let n = Ni(t, "at", 3, null), r = Ni(t, "height", 3, 190), i = Ni(t, "zero", 3, !1), a = Ni(t, "unit", 3, ""), o = Zi(), s = /* @__PURE__ */ M(320), c = /* @__PURE__ */ A(() => t.series.flatMap((e) => [
 		e.values,
@@ -4260,30 +4284,30 @@ function cl(e, t) {
 	].flat()).filter(Z)), l = /* @__PURE__ */ A(() => t.x.every((e) => typeof e == "number") && t.x.length > 1), u = /* @__PURE__ */ A(() => {
 		let e = [50, V(s) - 12 - 6];
 		if (!V(l)) return (n) => e[0] + (n + .5) / t.x.length * (e[1] - e[0]);
-		let n = sc([Math.min(...t.x), Math.max(...t.x)], e);
+		let n = uc([Math.min(...t.x), Math.max(...t.x)], e);
 		return (e) => n(t.x[e]);
-	}), d = /* @__PURE__ */ A(() => {
-		let e = t.domain?.[0] ?? Math.min(...V(c), i() ? 0 : Infinity), n = t.domain?.[1] ?? Math.max(...V(c), i() ? 0 : -Infinity);
-		return sc(V(c).length || t.domain ? e === n ? [e - .5, n + .5] : [e, n] : [0, 1], [r() - 34, 18]).nice(4);
-	}), f = /* @__PURE__ */ A(() => {
+	}), d = ea(() => t.label, () => V(c).length ? [Math.min(...V(c), ...i() ? [0] : []), Math.max(...V(c), ...i() ? [0] : [])] : null), f = /* @__PURE__ */ A(() => {
+		let [e, n] = t.domain ?? d() ?? [0, 1];
+		return uc(e === n ? [e - .5, n + .5] : [e, n], [r() - 34, 18]).nice(4);
+	}), p = /* @__PURE__ */ A(() => {
 		let e = Math.max(2, Math.floor((V(s) - 44) / (V(l) ? 44 : 74))), n = Math.ceil(t.x.length / e);
 		return [...t.x.keys()].filter((e) => e % n === 0);
-	}), p = (e) => e.points || e.low ? (t.series.indexOf(e) - (t.series.length - 1) / 2) * (e.points ? 9 : 5) : 0;
-	function m(e, t = 0) {
+	}), m = (e) => e.points || e.low ? (t.series.indexOf(e) - (t.series.length - 1) / 2) * (e.points ? 9 : 5) : 0;
+	function h(e, t = 0) {
 		let n = "", r = !1;
 		return e.forEach((e, i) => {
 			if (!Z(e)) return void (r = !1);
-			n += `${r ? "L" : "M"}${(V(u)(i) + t).toFixed(1)} ${V(d)(e).toFixed(1)}`, r = !0;
+			n += `${r ? "L" : "M"}${(V(u)(i) + t).toFixed(1)} ${V(f)(e).toFixed(1)}`, r = !0;
 		}), n;
 	}
-	function h(e) {
+	function g(e) {
 		let n = e.currentTarget.getBoundingClientRect(), r = (e.clientX - n.left) / n.width * V(s), i = 0;
 		for (let e = 1; e < t.x.length; e++) Math.abs(V(u)(e) - r) < Math.abs(V(u)(i) - r) && (i = e);
 		return i;
 	}
-	function g(e) {
+	function _(e) {
 		if (!t.x.length) return;
-		let n = h(e), r = t.series.flatMap((e) => {
+		let n = g(e), r = t.series.flatMap((e) => {
 			let t = e.values[n], r = Z(e.low?.[n]) ? ` [${Q(e.low[n])}, ${Q(e.high?.[n])}]` : "", i = e.nulls ? [[e.nullName ?? `${e.name}, null`, `${Q(e.nulls[n])} ${a()}`]] : [];
 			return [[e.name, `${Q(t)}${Z(t) && a() ? ` ${a()}` : ""}${r}`], ...i];
 		});
@@ -4294,13 +4318,13 @@ function cl(e, t) {
 			lines: r
 		};
 	}
-	var _ = sl(), v = P(_);
-	let y;
-	var b = P(v);
-	X(b, "x", 44);
-	var x = I(b, !0), S = L(b);
-	Y(S, 17, () => V(d).ticks(4), J, (e, t) => {
-		var n = Gc(), r = F(n);
+	var v = ul(), y = P(v);
+	let b;
+	var x = P(y);
+	X(x, "x", 44);
+	var S = I(x, !0), C = L(x);
+	Y(C, 17, () => V(f).ticks(4), J, (e, t) => {
+		var n = Jc(), r = F(n);
 		X(r, "x1", 44);
 		var i = L(r);
 		X(i, "x", 38);
@@ -4308,43 +4332,43 @@ function cl(e, t) {
 		R((e, t, n, o) => {
 			X(r, "x2", V(s) - 12), X(r, "y1", e), X(r, "y2", t), X(i, "y", n), K(a, o);
 		}, [
-			() => V(d)(V(t)),
-			() => V(d)(V(t)),
-			() => V(d)(V(t)) + 3.5,
+			() => V(f)(V(t)),
+			() => V(f)(V(t)),
+			() => V(f)(V(t)) + 3.5,
 			() => Q(V(t), 2)
 		]), G(e, n);
 	});
-	var C = L(S);
-	Y(C, 17, () => V(f), J, (e, n) => {
-		var i = Kc(), a = I(i, !0);
+	var w = L(C);
+	Y(w, 17, () => V(p), J, (e, n) => {
+		var i = Yc(), a = I(i, !0);
 		R((e) => {
 			X(i, "x", e), X(i, "y", r() - 34 + 15), K(a, t.x[V(n)]);
 		}, [() => V(u)(V(n))]), G(e, i);
 	});
-	var w = L(C), T = I(w, !0), E = L(w), ee = (e) => {
-		var t = qc();
+	var T = L(w), E = I(T, !0), ee = L(T), te = (e) => {
+		var t = Xc();
 		X(t, "y1", 18), R((e, n) => {
 			X(t, "x1", e), X(t, "x2", n), X(t, "y2", r() - 34);
 		}, [() => V(u)(n()), () => V(u)(n())]), G(e, t);
 	};
-	q(E, (e) => {
-		n() !== null && n() < t.x.length && e(ee);
+	q(ee, (e) => {
+		n() !== null && n() < t.x.length && e(te);
 	});
-	var te = L(E);
-	Y(te, 17, () => t.series, J, (e, n) => {
-		var r = $c(), i = F(r), a = (e) => {
+	var ne = L(ee);
+	Y(ne, 17, () => t.series, J, (e, n) => {
+		var r = nl(), i = F(r), a = (e) => {
 			var t = Nr(), r = F(t), i = (e) => {
 				var t = Nr();
 				Y(F(t), 17, () => V(n).nulls, J, (e, t, r) => {
 					var i = Nr(), a = F(i), o = (e) => {
-						var i = Jc();
+						var i = Zc();
 						R((e, t, r, a) => {
 							ii(i, 0, `null c${V(n).colour ?? ""}`), X(i, "x1", e), X(i, "x2", t), X(i, "y1", r), X(i, "y2", a);
 						}, [
 							() => V(u)(r) - 16,
 							() => V(u)(r) + 16,
-							() => V(d)(V(t)),
-							() => V(d)(V(t))
+							() => V(f)(V(t)),
+							() => V(f)(V(t))
 						]), G(e, i);
 					}, s = /* @__PURE__ */ A(() => Z(V(t)));
 					q(a, (e) => {
@@ -4352,10 +4376,10 @@ function cl(e, t) {
 					}), G(e, i);
 				}), G(e, t);
 			}, a = (e) => {
-				var t = Yc();
+				var t = Qc();
 				R((e) => {
 					ii(t, 0, `null c${V(n).colour ?? ""}`), X(t, "d", e);
-				}, [() => m(V(n).nulls)]), G(e, t);
+				}, [() => h(V(n).nulls)]), G(e, t);
 			};
 			q(r, (e) => {
 				V(n).points ? e(i) : e(a, -1);
@@ -4365,53 +4389,53 @@ function cl(e, t) {
 			V(n).nulls && e(a);
 		});
 		var o = L(i), s = (e) => {
-			var t = Yc();
+			var t = Qc();
 			R((e) => {
-				ii(t, 0, `line c${V(n).colour ?? ""}`), X(t, "d", e), X(t, "stroke-dasharray", Wc[V(n).colour]);
-			}, [() => m(V(n).values, p(V(n)))]), G(e, t);
+				ii(t, 0, `line c${V(n).colour ?? ""}`), X(t, "d", e), X(t, "stroke-dasharray", qc[V(n).colour]);
+			}, [() => h(V(n).values, m(V(n)))]), G(e, t);
 		};
 		q(o, (e) => {
 			V(n).points || e(s);
 		}), Y(L(o), 17, () => V(n).values, J, (e, r, i) => {
 			var a = Nr(), o = F(a), s = (e) => {
-				var a = Qc(), o = F(a), s = (e) => {
-					var t = Jc();
+				var a = tl(), o = F(a), s = (e) => {
+					var t = Zc();
 					R((e, r, i, a) => {
 						ii(t, 0, `interval c${V(n).colour ?? ""}`), X(t, "x1", e), X(t, "x2", r), X(t, "y1", i), X(t, "y2", a);
 					}, [
-						() => V(u)(i) + p(V(n)),
-						() => V(u)(i) + p(V(n)),
-						() => V(d)(V(n).low[i]),
-						() => V(d)(V(n).high[i])
+						() => V(u)(i) + m(V(n)),
+						() => V(u)(i) + m(V(n)),
+						() => V(f)(V(n).low[i]),
+						() => V(f)(V(n).high[i])
 					]), G(e, t);
 				}, c = /* @__PURE__ */ A(() => Z(V(n).low?.[i]) && Z(V(n).high?.[i]));
 				q(o, (e) => {
 					V(c) && e(s);
 				});
-				var l = L(o), f = (e) => {
-					let t = /* @__PURE__ */ A(() => V(u)(i) + p(V(n)));
+				var l = L(o), d = (e) => {
+					let t = /* @__PURE__ */ A(() => V(u)(i) + m(V(n)));
 					var a = Nr(), o = F(a), s = (e) => {
-						var i = Xc();
+						var i = $c();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "x", V(t) - 2.6), X(i, "y", e);
-						}, [() => V(d)(V(r)) - 2.6]), G(e, i);
+						}, [() => V(f)(V(r)) - 2.6]), G(e, i);
 					}, c = (e) => {
-						var i = Yc();
+						var i = Qc();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "d", e);
-						}, [() => `M${V(t)} ${V(d)(V(r)) - 3.6}l3.6 6.4h-7.2z`]), G(e, i);
+						}, [() => `M${V(t)} ${V(f)(V(r)) - 3.6}l3.6 6.4h-7.2z`]), G(e, i);
 					}, l = (e) => {
-						var i = Zc();
+						var i = el();
 						R((e) => {
 							ii(i, 0, `dot c${V(n).colour ?? ""}`), X(i, "cx", V(t)), X(i, "cy", e);
-						}, [() => V(d)(V(r))]), G(e, i);
+						}, [() => V(f)(V(r))]), G(e, i);
 					};
 					q(o, (e) => {
 						V(n).colour % 3 == 1 ? e(s) : V(n).colour % 3 == 2 ? e(c, 1) : e(l, -1);
 					}), G(e, a);
 				};
 				q(l, (e) => {
-					(V(n).points || t.x.length <= 24) && e(f);
+					(V(n).points || t.x.length <= 24) && e(d);
 				}), G(e, a);
 			}, c = /* @__PURE__ */ A(() => Z(V(r)));
 			q(o, (e) => {
@@ -4419,34 +4443,34 @@ function cl(e, t) {
 			}), G(e, a);
 		}), G(e, r);
 	});
-	var ne = L(te), re = (e) => {
-		var t = el();
+	var re = L(ne), ie = (e) => {
+		var t = rl();
 		R(() => {
 			X(t, "x", V(s) / 2), X(t, "y", r() / 2);
 		}), G(e, t);
 	};
-	q(ne, (e) => {
-		V(c).length || e(re);
-	}), k(v);
-	var ie = L(v, 2), ae = P(ie);
-	Y(ae, 17, () => t.series, J, (e, t) => {
-		var n = al(), r = P(n), i = P(r), a = (e) => {
-			var n = tl();
+	q(re, (e) => {
+		V(c).length || e(ie);
+	}), k(y);
+	var ae = L(y, 2), oe = P(ae);
+	Y(oe, 17, () => t.series, J, (e, t) => {
+		var n = cl(), r = P(n), i = P(r), a = (e) => {
+			var n = il();
 			R(() => {
-				ii(n, 0, `line c${V(t).colour ?? ""}`), X(n, "stroke-dasharray", Wc[V(t).colour]);
+				ii(n, 0, `line c${V(t).colour ?? ""}`), X(n, "stroke-dasharray", qc[V(t).colour]);
 			}), G(e, n);
 		};
 		q(i, (e) => {
 			V(t).points || e(a);
 		});
 		var o = L(i), s = (e) => {
-			var n = nl();
+			var n = al();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		}, c = (e) => {
-			var n = rl();
+			var n = ol();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		}, l = (e) => {
-			var n = il();
+			var n = sl();
 			R(() => ii(n, 0, `dot c${V(t).colour ?? ""}`)), G(e, n);
 		};
 		q(o, (e) => {
@@ -4455,20 +4479,20 @@ function cl(e, t) {
 		var u = L(r);
 		k(n), R((e) => K(u, ` ${V(t).name ?? ""}${e ?? ""}`), [() => V(t).values.some(Z) ? "" : " (none here)"]), G(e, n);
 	});
-	var oe = L(ae, 2), se = (e) => {
-		var n = ol(), r = L(P(n));
+	var se = L(oe, 2), ce = (e) => {
+		var n = ll(), r = L(P(n));
 		k(n), R((e) => K(r, ` ${e ?? ""}`), [() => t.series.find((e) => e.nulls)?.nullName ?? "null"]), G(e, n);
-	}, ce = /* @__PURE__ */ A(() => t.series.some((e) => e.nulls));
-	q(oe, (e) => {
-		V(ce) && e(se);
-	}), k(ie), k(_), R(() => {
-		X(v, "aria-label", t.label), X(v, "viewBox", `0 0 ${V(s)} ${r()}`), X(v, "height", r()), y = ii(v, 0, "", null, y, { pickable: t.pick }), K(x, t.yLabel), X(w, "x", V(s) - 12), X(w, "y", r() - 3), K(T, t.xLabel);
-	}), H("pointermove", v, g), Sr("pointerleave", v, () => o.hover = null), H("click", v, (e) => t.pick?.(h(e))), Oi(_, "clientWidth", (e) => N(s, e)), G(e, _), Ze();
+	}, le = /* @__PURE__ */ A(() => t.series.some((e) => e.nulls));
+	q(se, (e) => {
+		V(le) && e(ce);
+	}), k(ae), k(v), R(() => {
+		X(y, "aria-label", t.label), X(y, "viewBox", `0 0 ${V(s)} ${r()}`), X(y, "height", r()), b = ii(y, 0, "", null, b, { pickable: t.pick }), K(S, t.yLabel), X(T, "x", V(s) - 12), X(T, "y", r() - 3), K(E, t.xLabel);
+	}), H("pointermove", y, _), Sr("pointerleave", y, () => o.hover = null), H("click", y, (e) => t.pick?.(g(e))), Oi(v, "clientWidth", (e) => N(s, e)), G(e, v), Ze();
 }
 Cr(["pointermove", "click"]);
 // src/views/Contexts.svelte
-var ll = /* @__PURE__ */ U("<option> </option>"), ul = /* @__PURE__ */ U("<label class=\"field\">Evaluation<select></select></label>"), dl = /* @__PURE__ */ U("<button> </button>"), fl = /* @__PURE__ */ U("<p class=\"note\"> </p>"), pl = /* @__PURE__ */ U("<th scope=\"col\"><button class=\"sort\"> </button></th>"), ml = /* @__PURE__ */ U("<button class=\"link\"> </button>"), hl = /* @__PURE__ */ U("<td><!></td>"), gl = /* @__PURE__ */ U("<tr></tr>"), _l = /* @__PURE__ */ U("<section class=\"card wide-card\"><header><h3>Everything as a table</h3></header> <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All numbers of the evaluation\"><table><thead><tr></tr></thead><tbody></tbody></table></div></section>"), vl = /* @__PURE__ */ U("<span class=\"reply\"><span class=\"dim\"> </span> </span>"), yl = /* @__PURE__ */ U("<h3> </h3> <p class=\"dim\"> </p> <pre> </pre> <p>wrote: <bdi> </bdi></p>", 1), bl = /* @__PURE__ */ U("<details class=\"card\"><summary><b> </b> <span class=\"dim\">answer</span> <!></summary> <!></details>"), xl = /* @__PURE__ */ U("<section class=\"answers\" aria-label=\"Questions\"><h2> </h2> <p class=\"dim\"> </p> <!></section>"), Sl = /* @__PURE__ */ U("<p class=\"note\">No questions are kept for this point.</p>"), Cl = /* @__PURE__ */ U("<div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Outcome\"></span></div> <p class=\"lede\">Means with 95 % intervals over questions. Click a point to read its questions, prompts and answers.</p> <!> <div class=\"grid\"><!> <!> <!></div> <!> <!>", 1);
-function wl(e, t) {
+var fl = /* @__PURE__ */ U("<option> </option>"), pl = /* @__PURE__ */ U("<label class=\"field\">Evaluation<select></select></label>"), ml = /* @__PURE__ */ U("<button> </button>"), hl = /* @__PURE__ */ U("<p class=\"note\"> </p>"), gl = /* @__PURE__ */ U("<th scope=\"col\"><button class=\"sort\"> </button></th>"), _l = /* @__PURE__ */ U("<button class=\"link\"> </button>"), vl = /* @__PURE__ */ U("<td><!></td>"), yl = /* @__PURE__ */ U("<tr></tr>"), bl = /* @__PURE__ */ U("<section class=\"card wide-card\"><header><h3>Everything as a table</h3></header> <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All numbers of the evaluation\"><table><thead><tr></tr></thead><tbody></tbody></table></div></section>"), xl = /* @__PURE__ */ U("<span class=\"reply\"><span class=\"dim\"> </span> </span>"), Sl = /* @__PURE__ */ U("<h3> </h3> <p class=\"dim\"> </p> <pre> </pre> <p>wrote: <bdi> </bdi></p>", 1), Cl = /* @__PURE__ */ U("<details class=\"card\"><summary><b> </b> <span class=\"dim\">answer</span> <!></summary> <!></details>"), wl = /* @__PURE__ */ U("<section class=\"answers\" aria-label=\"Questions\"><h2> </h2> <p class=\"dim\"> </p> <!></section>"), Tl = /* @__PURE__ */ U("<p class=\"note\">No questions are kept for this point.</p>"), El = /* @__PURE__ */ U("<div class=\"filter\"><!> <span class=\"choice\" role=\"group\" aria-label=\"Outcome\"></span></div> <p class=\"lede\">Means with 95 % intervals over questions. Click a point to read its questions, prompts and answers.</p> <!> <div class=\"grid\"><!> <!> <!></div> <!> <!>", 1);
+function Dl(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.evaluations), i = /* @__PURE__ */ A(() => V(r)[Math.min(n.table, V(r).length - 1)]), a = /* @__PURE__ */ A(() => [...new Set(V(i).points.map((e) => e.outcome))]), o = /* @__PURE__ */ A(() => V(a).includes(n.outcome) ? n.outcome : V(a)[0]), s = /* @__PURE__ */ A(() => V(i).points.filter((e) => e.outcome === V(o))), c = /* @__PURE__ */ A(() => V(s).filter((e) => e.quantity === "mean")), l = /* @__PURE__ */ A(() => V(c).filter((e) => !e.intervention)), u = ["closed-book", "gold"], d = {
 		accuracy: "share of questions",
@@ -4535,7 +4559,7 @@ function wl(e, t) {
 	})), oe = (e) => () => ({
 		head: ie.map(([, e]) => e),
 		rows: e.map((e) => ie.map(([t]) => e[t]))
-	}), se = /* @__PURE__ */ A(() => V(c).filter((e) => S(e) === n.point && e.answers)), ce = new Ec(async () => {
+	}), se = /* @__PURE__ */ A(() => V(c).filter((e) => S(e) === n.point && e.answers)), ce = new kc(async () => {
 		let e = V(se).map((e) => [e.model, e.answers]);
 		return Promise.all(e.map(async ([e, t]) => [e, await n.page.answers(t)]));
 	}), le = /* @__PURE__ */ A(() => ce.value?.length ? ce.value[0][1].map((e) => ({
@@ -4552,10 +4576,10 @@ function wl(e, t) {
 			behavior: "smooth"
 		}), 100);
 	}
-	var fe = Cl(), pe = F(fe), me = P(pe), he = (e) => {
-		var t = ul(), i = L(P(t));
+	var fe = El(), pe = F(fe), me = P(pe), he = (e) => {
+		var t = pl(), i = L(P(t));
 		Y(i, 21, () => V(r), J, (e, t, n) => {
-			var r = ll(), i = I(r, !0);
+			var r = fl(), i = I(r, !0);
 			r.value = r.__value = n, R((e) => K(i, e), [() => $(V(t).name)]), G(e, r);
 		}), k(i), ui(i), k(t), di(i, () => n.table, (e) => n.table = e), G(e, t);
 	};
@@ -4564,7 +4588,7 @@ function wl(e, t) {
 	});
 	var ge = L(me, 2);
 	Y(ge, 21, () => V(a), J, (e, t) => {
-		var r = dl(), i = I(r, !0);
+		var r = ml(), i = I(r, !0);
 		R((e) => {
 			X(r, "aria-pressed", V(t) === V(o)), K(i, e);
 		}, [() => V(t).replaceAll("_", " ")]), H("click", r, () => n.outcome = V(t)), G(e, r);
@@ -4573,13 +4597,13 @@ function wl(e, t) {
 	Y(_e, 17, () => Object.entries(n.page.leftOut), J, (e, t) => {
 		var n = /* @__PURE__ */ A(() => _(V(t), 2));
 		let r = () => V(n)[0], i = () => V(n)[1];
-		var a = fl(), o = I(a);
+		var a = hl(), o = I(a);
 		R((e, t) => K(o, `${e ?? ""} is left out: ${t ?? ""}`), [() => $(r()), () => $(i())]), G(e, a);
 	});
 	var ve = L(_e, 2), ye = P(ve), be = (e) => {
 		{
 			let t = /* @__PURE__ */ A(() => `Brackets: ${V(f)}`), n = /* @__PURE__ */ A(() => oe(V(l).filter((e) => u.includes(e.context))));
-			Ic(e, {
+			zc(e, {
 				get title() {
 					return V(t);
 				},
@@ -4589,7 +4613,7 @@ function wl(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(f)} of the brackets`), n = /* @__PURE__ */ A(() => d[V(o)] ?? V(f)), r = /* @__PURE__ */ A(() => V(o) === "log_likelihood" ? void 0 : [0, 1]), i = /* @__PURE__ */ A(() => x(b(V(l), V(h), (e) => e.context, { points: !0 }), V(h)));
-						cl(e, {
+						dl(e, {
 							get label() {
 								return V(t);
 							},
@@ -4623,7 +4647,7 @@ function wl(e, t) {
 		let n = /* @__PURE__ */ A(() => v(V(t)));
 		{
 			let r = /* @__PURE__ */ A(() => `${V(t)}: ${V(f)}`), i = /* @__PURE__ */ A(() => oe(V(l).filter((e) => e.kind === V(t))));
-			Ic(e, {
+			zc(e, {
 				get title() {
 					return V(r);
 				},
@@ -4633,7 +4657,7 @@ function wl(e, t) {
 				children: (e, r) => {
 					{
 						let r = /* @__PURE__ */ A(() => `${V(f)} by ${V(t)}`), i = /* @__PURE__ */ A(() => V(n).map(y)), a = /* @__PURE__ */ A(() => d[V(o)] ?? V(f)), s = /* @__PURE__ */ A(() => V(o) === "log_likelihood" ? void 0 : [0, 1]), c = /* @__PURE__ */ A(() => x(b(V(l), V(n), (e) => e.context, { points: V(t) === "layout" || V(n).length === 1 }), V(n)));
-						cl(e, {
+						dl(e, {
 							get label() {
 								return V(r);
 							},
@@ -4664,7 +4688,7 @@ function wl(e, t) {
 		let n = /* @__PURE__ */ A(() => E(V(t)));
 		{
 			let r = /* @__PURE__ */ A(() => `Damage in ${V(t)}: ${V(f)}`), i = /* @__PURE__ */ A(() => oe(V(w).filter((e) => e.context === V(t))));
-			Ic(e, {
+			zc(e, {
 				get title() {
 					return V(r);
 				},
@@ -4675,7 +4699,7 @@ function wl(e, t) {
 				children: (e, r) => {
 					{
 						let r = /* @__PURE__ */ A(() => `Damage by intervention in ${V(t)}`), i = /* @__PURE__ */ A(() => `${V(f)} lost`), a = /* @__PURE__ */ A(() => b(V(w).filter((e) => e.context === V(t)), V(n), ee, { points: !0 }));
-						cl(e, {
+						dl(e, {
 							get label() {
 								return V(r);
 							},
@@ -4703,11 +4727,11 @@ function wl(e, t) {
 		}
 	}), k(ve);
 	var Se = L(ve, 2), D = (e) => {
-		var t = _l(), n = L(P(t), 2), r = P(n), i = P(r), a = P(i);
+		var t = bl(), n = L(P(t), 2), r = P(n), i = P(r), a = P(i);
 		Y(a, 21, () => ie, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[0], i = () => V(n)[1];
-			var a = pl(), o = P(a), s = I(o);
+			var a = gl(), o = P(a), s = I(o);
 			k(a), R(() => {
 				X(a, "aria-sort", V(ne) === r() ? V(re) ? "descending" : "ascending" : "none"), K(s, `${i() ?? ""}${V(ne) === r() ? V(re) ? " ↓" : " ↑" : ""}`);
 			}), H("click", o, () => {
@@ -4716,14 +4740,14 @@ function wl(e, t) {
 		}), k(a), k(i);
 		var o = L(i);
 		Y(o, 21, () => V(ae), J, (e, t) => {
-			var n = gl();
+			var n = yl();
 			Y(n, 21, () => ie, J, (e, n) => {
 				var r = /* @__PURE__ */ A(() => _(V(n), 1));
 				let i = () => V(r)[0];
-				var a = hl();
+				var a = vl();
 				let o;
 				var s = P(a), c = (e) => {
-					var n = ml(), r = I(n, !0);
+					var n = _l(), r = I(n, !0);
 					R((e) => K(r, e), [() => $(V(t).context)]), H("click", n, () => de(V(t).context, V(t).intervention, V(t).control)), G(e, n);
 				}, l = (e) => {
 					var n = Mr();
@@ -4742,14 +4766,14 @@ function wl(e, t) {
 		V(te).length && e(D);
 	});
 	var Ce = L(Se, 2), O = (e) => {
-		var t = xl(), r = P(t), i = I(r, !0), a = L(r, 2), o = I(a);
+		var t = wl(), r = P(t), i = I(r, !0), a = L(r, 2), o = I(a);
 		Y(L(a, 2), 17, () => V(le), J, (e, t) => {
 			let n = () => V(t).first, r = () => V(t).of;
-			var i = bl(), a = P(i), o = P(a), s = I(o, !0), c = L(o, 3);
+			var i = Cl(), a = P(i), o = P(a), s = I(o, !0), c = L(o, 3);
 			Y(L(c), 17, r, J, (e, t) => {
 				var n = /* @__PURE__ */ A(() => _(V(t), 2));
 				let r = () => V(n)[0], i = () => V(n)[1];
-				var a = vl(), o = P(a), s = I(o, !0), c = L(o);
+				var a = xl(), o = P(a), s = I(o, !0), c = L(o);
 				k(a), R((e, t) => {
 					K(s, e), K(c, ` ${i()?.accuracy ? "✓" : "✕"} ${t ?? ""}`);
 				}, [() => $(r()), () => $(i()?.prediction ?? "–")]), G(e, a);
@@ -4757,7 +4781,7 @@ function wl(e, t) {
 				var n = /* @__PURE__ */ A(() => _(V(t), 2));
 				let r = () => V(n)[0], i = () => V(n)[1];
 				var a = Nr(), o = F(a), s = (e) => {
-					var t = yl(), n = F(t), a = I(n, !0), o = L(n, 2), s = I(o), c = L(o, 2), l = I(c, !0), u = L(c, 2), d = I(L(P(u)), !0);
+					var t = Sl(), n = F(t), a = I(n, !0), o = L(n, 2), s = I(o), c = L(o, 2), l = I(c, !0), u = L(c, 2), d = I(L(P(u)), !0);
 					k(u), R((e, t, n, r, i) => {
 						K(a, e), K(s, `accuracy ${t ?? ""} · log likelihood ${n ?? ""}`), K(l, r), K(d, i);
 					}, [
@@ -4778,7 +4802,7 @@ function wl(e, t) {
 			K(i, e), K(o, `${V(le).length ?? ""} questions.`);
 		}, [() => $(n.point.replaceAll(" |  | ", "").replace(/( \| )+$/, ""))]), G(e, t);
 	}, we = (e) => {
-		G(e, Sl());
+		G(e, Tl());
 	};
 	q(Ce, (e) => {
 		n.point && V(le).length ? e(O) : n.point && V(m).length && e(we, 1);
@@ -4786,22 +4810,22 @@ function wl(e, t) {
 }
 Cr(["click"]);
 // src/data/schema.ts
-var Tl = [
+var Ol = [
 	"first token",
 	"strongest key",
 	"anchors"
-], El = [
+], kl = [
 	"float index",
 	"no memory",
 	"across halves",
 	"no movement"
-], Dl = [
+], Al = [
 	"padding",
 	"prompt",
 	"masked",
 	"committed now",
 	"committed before"
-], Ol = [
+], jl = [
 	"none",
 	"mask",
 	"special",
@@ -4811,7 +4835,7 @@ var Tl = [
 	"function",
 	"content",
 	"number"
-], kl = {
+], Ml = {
 	canvas: ["step", "position"],
 	state: ["step", "position"],
 	role: ["step", "position"],
@@ -4984,7 +5008,7 @@ var Tl = [
 	flow_fair: ["layer", "region"],
 	rollout: ["layer", "region"],
 	rollout_null: ["layer", "region"]
-}, Al = [
+}, Nl = [
 	"canvas",
 	"state",
 	"role",
@@ -4998,12 +5022,12 @@ var Tl = [
 	"absorbed_null",
 	"entropy",
 	"centroid"
-], jl = [
+], Pl = [
 	"mass",
 	"visible",
 	"null",
 	"standing"
-], Ml = class {
+], Fl = class {
 	run;
 	sample;
 	step;
@@ -5022,16 +5046,16 @@ var Tl = [
 		return r.subarray(s, s + o);
 	}
 };
-async function Nl(e, t, n, r, i = Al) {
+async function Il(e, t, n, r, i = Nl) {
 	let a = /* @__PURE__ */ new Map(), o = /* @__PURE__ */ new Map();
 	return await Promise.all(i.map(async (t) => {
 		let i = e.array(n, t);
 		if (!i) return;
 		let s = await i;
 		a.set(t, s), o.set(t, await s.row(r)), r + 1 < n.steps && s.stored(r + 1);
-	})), new Ml(t, n, r, o, a);
+	})), new Fl(t, n, r, o, a);
 }
-var Pl = class {
+var Ll = class {
 	lift;
 	visible;
 	fair;
@@ -5061,18 +5085,18 @@ var Pl = class {
 		return t;
 	}
 };
-async function Fl(e, t, n, r, i) {
-	if (r === null) return Il(t, n, i);
+async function Rl(e, t, n, r, i) {
+	if (r === null) return zl(t, n, i);
 	let a = t.along("visible", n, i), o = t.along("null", n, i), s = e.array(t.sample, "lift_by_head");
 	if (!s || !a || !o) return null;
 	let c = await s, [, , l, u, d] = c.shape;
-	return new Pl(await c.row(t.step, ((n * l + r) * u + i) * d, d), a, o, null, c.approximate);
+	return new Ll(await c.row(t.step, ((n * l + r) * u + i) * d, d), a, o, null, c.approximate);
 }
-function Il(e, t, n) {
+function zl(e, t, n) {
 	let r = e.along("mass", t, n), i = e.along("visible", t, n), a = e.along("null", t, n);
-	return r && i && a ? new Pl(Fi(r, i, a), i, a, e.along("standing", t, n), null) : null;
+	return r && i && a ? new Ll(Fi(r, i, a), i, a, e.along("standing", t, n), null) : null;
 }
-var Ll = class {
+var Bl = class {
 	profiles;
 	keys;
 	lift;
@@ -5093,18 +5117,18 @@ var Ll = class {
 		return this.profiles.forEach((n, r) => t.set(e(n), r * this.keys)), t;
 	}
 };
-async function Rl(e, t, n, r) {
+async function Vl(e, t, n, r) {
 	let i = t.run.layers.map((e, t) => t);
-	return Bl(n === null ? i.map((e) => Il(t, e, r)) : await Promise.all(i.map((i) => Fl(e, t, i, n, r))), t.sample.positions);
+	return Ul(n === null ? i.map((e) => zl(t, e, r)) : await Promise.all(i.map((i) => Rl(e, t, i, n, r))), t.sample.positions);
 }
-async function zl(e, t, n, r, i, a) {
+async function Hl(e, t, n, r, i, a) {
 	let o = Array.from({ length: n.steps }, (e, t) => t);
-	return Bl(await Promise.all(o.map(async (o) => Fl(e, await Nl(e, t, n, o, jl), r, i, a))), n.positions);
+	return Ul(await Promise.all(o.map(async (o) => Rl(e, await Il(e, t, n, o, Pl), r, i, a))), n.positions);
 }
-function Bl(e, t) {
-	return e.length && e.every((e) => e !== null) ? new Ll(e, t) : null;
+function Ul(e, t) {
+	return e.length && e.every((e) => e !== null) ? new Bl(e, t) : null;
 }
-async function Vl(e, t, n, r, i, a) {
+async function Wl(e, t, n, r, i, a) {
 	let o = await e.values(n, "written"), s = o ? Array.from(o).indexOf(r) : -1, c = e.array(n, "top_key"), l = e.array(n, "top_weight");
 	if (s < 0 || !c || !l) return null;
 	let [u, d] = [await c, await l], [, f, p, m] = u.shape, [h, g] = [await u.row(i), await d.row(i)], _ = /* @__PURE__ */ new Map();
@@ -5123,19 +5147,19 @@ async function Vl(e, t, n, r, i, a) {
 		approximate: d.approximate
 	};
 }
-var Hl = {
+var Gl = {
 	0: "no anchor",
 	1: "anchor",
 	2: "not measured: too few rows see it"
-}, Ul = /* @__PURE__ */ W("<rect></rect>"), Wl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Gl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Kl = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
-function ql(e, t) {
+}, Kl = /* @__PURE__ */ W("<rect></rect>"), ql = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Jl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"></text>"), Yl = /* @__PURE__ */ U("<div class=\"heat\"><svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\">layer × head</text></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\"> </span></div></div>");
+function Xl(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Math.max(4, Math.min(96, (V(r) - 34 - 4) / t.heads))), a = /* @__PURE__ */ A(() => Math.max(9, Math.min(30, 420 / t.layers.length))), o = /* @__PURE__ */ A(() => V(a) * t.layers.length), s = /* @__PURE__ */ A(() => t.layers.flatMap((e, n) => Array.from({ length: t.heads }, (e, r) => ({
 		layer: n,
 		head: r,
 		amount: t.value(n, r)
-	})))), c = /* @__PURE__ */ A(() => V(s).map((e) => e.amount).filter(Z)), l = /* @__PURE__ */ A(() => Math.min(0, ...V(c))), u = /* @__PURE__ */ A(() => Math.max(...V(c), V(l) + 1e-9)), d = /* @__PURE__ */ A(() => (e) => `rgb(${Rc((e - V(l)) / (V(u) - V(l))).join(",")})`);
-	function f(e, r, i) {
+	})))), c = /* @__PURE__ */ A(() => V(s).map((e) => e.amount).filter(Z)), l = ea(() => `${t.label} by head`, () => V(c).length ? [Math.min(0, ...V(c)), Math.max(...V(c))] : null), u = /* @__PURE__ */ A(() => l()?.[0] ?? 0), d = /* @__PURE__ */ A(() => Math.max(l()?.[1] ?? 1, V(u) + 1e-9)), f = /* @__PURE__ */ A(() => (e) => `rgb(${Vc((e - V(u)) / (V(d) - V(u))).join(",")})`);
+	function p(e, r, i) {
 		let a = t.value(r, i), o = t.nullOf(r, i), s = 1 + V(c).filter((e) => e > a).length;
 		n.hover = {
 			x: e.clientX,
@@ -5148,18 +5172,18 @@ function ql(e, t) {
 			]
 		};
 	}
-	var p = Kl(), m = P(p), h = P(m);
-	Y(h, 17, () => V(s), J, (e, r) => {
-		var o = Ul();
+	var m = Yl(), h = P(m), g = P(h);
+	Y(g, 17, () => V(s), J, (e, r) => {
+		var o = Kl();
 		let s;
 		R((e) => {
 			s = ii(o, 0, "cell", null, s, { chosen: V(r).layer === t.atLayer && V(r).head === t.atHead }), X(o, "x", 34 + V(r).head * V(i)), X(o, "y", V(r).layer * V(a)), X(o, "width", V(i) - 1), X(o, "height", V(a) - 1), X(o, "fill", e);
-		}, [() => Z(V(r).amount) ? V(d)(V(r).amount) : "none"]), H("pointermove", o, (e) => f(e, V(r).layer, V(r).head)), Sr("pointerleave", o, () => n.hover = null), H("click", o, () => t.pick?.(V(r).layer, V(r).head)), G(e, o);
+		}, [() => Z(V(r).amount) ? V(f)(V(r).amount) : "none"]), H("pointermove", o, (e) => p(e, V(r).layer, V(r).head)), Sr("pointerleave", o, () => n.hover = null), H("click", o, () => t.pick?.(V(r).layer, V(r).head)), G(e, o);
 	});
-	var g = L(h);
-	Y(g, 17, () => t.layers, J, (e, n, r) => {
+	var _ = L(g);
+	Y(_, 17, () => t.layers, J, (e, n, r) => {
 		var i = Nr(), o = F(i), s = (e) => {
-			var i = Wl();
+			var i = ql();
 			let o;
 			X(i, "x", 28);
 			var s = I(i, !0);
@@ -5171,10 +5195,10 @@ function ql(e, t) {
 			V(c) && e(s);
 		}), G(e, i);
 	});
-	var _ = L(g);
-	Y(_, 17, () => ({ length: t.heads }), J, (e, t, n) => {
+	var v = L(_);
+	Y(v, 17, () => ({ length: t.heads }), J, (e, t, n) => {
 		var r = Nr(), a = F(r), s = (e) => {
-			var t = Gl();
+			var t = Jl();
 			t.textContent = n, R(() => {
 				X(t, "x", 34 + (n + .5) * V(i)), X(t, "y", V(o) + 13);
 			}), G(e, t);
@@ -5183,25 +5207,25 @@ function ql(e, t) {
 			V(c) && e(s);
 		}), G(e, r);
 	});
-	var v = L(_);
-	k(m);
-	var y = L(m, 2), b = P(y), x = I(b, !0), S = L(b, 2), C = I(S, !0), w = I(L(S));
-	k(y), k(p), R((e, n) => {
-		X(m, "aria-label", `${t.label} by layer and head`), X(m, "viewBox", `0 0 ${V(r)} ${V(o) + 28}`), X(m, "height", V(o) + 28), X(v, "x", 34 + t.heads * V(i)), X(v, "y", V(o) + 26), K(x, e), K(C, n), K(w, `${t.unit ?? ""}; bounds are the least and the most here`);
-	}, [() => Q(V(l), 2), () => Q(V(u), 3)]), Oi(p, "clientWidth", (e) => N(r, e)), G(e, p), Ze();
+	var y = L(v);
+	k(h);
+	var b = L(h, 2), x = P(b), S = I(x, !0), C = L(x, 2), w = I(C, !0), T = I(L(C));
+	k(b), k(m), R((e, n) => {
+		X(h, "aria-label", `${t.label} by layer and head`), X(h, "viewBox", `0 0 ${V(r)} ${V(o) + 28}`), X(h, "height", V(o) + 28), X(y, "x", 34 + t.heads * V(i)), X(y, "y", V(o) + 26), K(S, e), K(w, n), K(T, `${t.unit ?? ""}; bounds are the least and the most shown`);
+	}, [() => Q(V(u), 2), () => Q(V(d), 3)]), Oi(m, "clientWidth", (e) => N(r, e)), G(e, m), Ze();
 }
 Cr(["pointermove", "click"]);
 // src/parts/HeatMap.svelte
-var Jl = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), Yl = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), Xl = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Zl = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), Ql = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), $l = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), eu = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), tu = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), nu = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
-function ru(e, t) {
+var Zl = /* @__PURE__ */ W("<image class=\"saved\" y=\"0\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\"></image>"), Ql = /* @__PURE__ */ W("<text text-anchor=\"end\"> </text>"), $l = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), eu = /* @__PURE__ */ W("<rect class=\"key-now\" y=\"0\"></rect>"), tu = /* @__PURE__ */ U("<span class=\"what\"><svg width=\"9\" height=\"9\" aria-hidden=\"true\"><path class=\"anchors\" d=\"M.5 4.5l4 4 4-4-4-4z\"></path></svg> anchor</span>"), nu = /* @__PURE__ */ U("<span class=\"what\">≈ rounded per head</span>"), ru = /* @__PURE__ */ U("<canvas aria-hidden=\"true\"></canvas> <svg data-chart=\"\" role=\"img\"><!><!><!><text class=\"axis-label\" text-anchor=\"end\"> </text><path class=\"anchors\"></path><rect class=\"row-now\"></rect><!></svg> <div class=\"ramp-line\"><span> </span> <span class=\"ramp\" aria-hidden=\"true\"></span> <span> </span> <span class=\"what\"> </span> <!> <!></div>", 1), iu = /* @__PURE__ */ U("<p class=\"note\">There are no values per head here.</p>"), au = /* @__PURE__ */ U("<div class=\"heat\"><!></div>");
+function ou(e, t) {
 	Xe(t, !0);
-	let n = new Uint32Array(new Uint8Array(Array.from({ length: 256 }, (e, t) => [...Rc(t / 255), 255]).flat()).buffer), r = /* @__PURE__ */ M(void 0), i = /* @__PURE__ */ M(600), a = /* @__PURE__ */ A(() => t.matrix ? Math.max(7, Math.min(26, 300 / t.matrix.rows)) : 12), o = /* @__PURE__ */ A(() => t.matrix ? Math.max(1, Math.round(t.matrix.rows * V(a))) : 120), s = /* @__PURE__ */ A(() => Math.max(10, V(i) - 34 - 4)), c = /* @__PURE__ */ A(() => t.matrix ? V(s) / t.matrix.keys : 1), l = /* @__PURE__ */ M("");
+	let n = new Uint32Array(new Uint8Array(Array.from({ length: 256 }, (e, t) => [...Vc(t / 255), 255]).flat()).buffer), r = /* @__PURE__ */ M(void 0), i = /* @__PURE__ */ M(600), a = /* @__PURE__ */ A(() => t.matrix ? Math.max(7, Math.min(26, 300 / t.matrix.rows)) : 12), o = /* @__PURE__ */ A(() => t.matrix ? Math.max(1, Math.round(t.matrix.rows * V(a))) : 120), s = /* @__PURE__ */ A(() => Math.max(10, V(i) - 34 - 4)), c = /* @__PURE__ */ A(() => t.matrix ? V(s) / t.matrix.keys : 1), l = /* @__PURE__ */ M("");
 	Cn(() => {
 		if (!V(r) || !t.matrix) return;
 		let e = t.kind === "lift" ? t.matrix.lift : t.matrix.share;
 		V(r).width = t.matrix.keys, V(r).height = t.matrix.rows;
 		let i = V(r).getContext("2d"), a = i.createImageData(t.matrix.keys, t.matrix.rows), o = new Uint32Array(a.data.buffer);
-		for (let r = 0; r < e.length; r++) Number.isNaN(e[r]) || (o[r] = n[Math.round(Math.min(1, Math.max(0, Uc(t.scale, e[r]))) * 255)]);
+		for (let r = 0; r < e.length; r++) Number.isNaN(e[r]) || (o[r] = n[Math.round(Math.min(1, Math.max(0, Kc(t.scale, e[r]))) * 255)]);
 		i.putImageData(a, 0, 0);
 	});
 	let u = /* @__PURE__ */ A(() => {
@@ -5242,12 +5266,12 @@ function ru(e, t) {
 		let e = setTimeout(m, 250);
 		return () => clearTimeout(e);
 	});
-	var h = nu(), g = P(h), _ = (e) => {
-		var n = eu(), m = F(n);
+	var h = au(), g = P(h), _ = (e) => {
+		var n = ru(), m = F(n);
 		let h;
 		Ai(m, (e) => N(r, e), () => V(r));
 		var g = L(m, 2), _ = P(g), v = (e) => {
-			var t = Jl();
+			var t = Zl();
 			X(t, "x", 34), R(() => {
 				X(t, "href", V(l)), X(t, "width", V(s)), X(t, "height", V(o));
 			}), G(e, t);
@@ -5257,7 +5281,7 @@ function ru(e, t) {
 		});
 		var y = L(_);
 		Y(y, 17, () => V(d), J, (e, n) => {
-			var r = Yl();
+			var r = Ql();
 			let i;
 			X(r, "x", 28);
 			var o = I(r, !0);
@@ -5267,7 +5291,7 @@ function ru(e, t) {
 		});
 		var b = L(y);
 		Y(b, 17, () => V(f), J, (e, t) => {
-			var n = Xl(), r = I(n, !0);
+			var n = $l(), r = I(n, !0);
 			R(() => {
 				X(n, "x", 34 + (V(t) + .5) * V(c)), X(n, "y", V(o) + 14), K(r, V(t));
 			}), G(e, n);
@@ -5275,7 +5299,7 @@ function ru(e, t) {
 		var x = L(b), S = I(x), C = L(x), w = L(C);
 		X(w, "x", 34);
 		var T = L(w), E = (e) => {
-			var n = Zl();
+			var n = eu();
 			R((e) => {
 				X(n, "x", 34 + t.keyAt * V(c)), X(n, "width", e), X(n, "height", V(o));
 			}, [() => Math.max(2, V(c))]), G(e, n);
@@ -5284,13 +5308,13 @@ function ru(e, t) {
 			t.keyAt !== null && e(E);
 		}), k(g);
 		var ee = L(g, 2), te = P(ee), ne = I(te, !0), re = L(te, 4), ie = I(re), ae = L(re, 2), oe = I(ae), se = L(ae, 2), ce = (e) => {
-			G(e, Ql());
+			G(e, tu());
 		};
 		q(se, (e) => {
 			t.matrix.standing && e(ce);
 		});
 		var le = L(se, 2), ue = (e) => {
-			G(e, $l());
+			G(e, nu());
 		};
 		q(le, (e) => {
 			t.matrix.approximate && e(ue);
@@ -5310,7 +5334,7 @@ function ru(e, t) {
 			n && t.pick(...n);
 		}), G(e, n);
 	}, v = (e) => {
-		G(e, tu());
+		G(e, iu());
 	};
 	q(g, (e) => {
 		t.matrix ? e(_) : e(v, -1);
@@ -5318,8 +5342,8 @@ function ru(e, t) {
 }
 Cr(["pointermove", "click"]);
 // src/parts/Pattern.svelte
-var iu = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), au = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
-function ou(e, t) {
+var su = /* @__PURE__ */ W("<image image-rendering=\"pixelated\"></image>"), cu = /* @__PURE__ */ U("<div class=\"pattern\"><svg data-chart=\"\" role=\"img\" aria-label=\"Full attention pattern\"><!></svg> <div class=\"ramp-line\"><span> </span><span class=\"ramp\" aria-hidden=\"true\"></span><span> </span><span class=\"what\">weight of a row (down) on a key (across), log scale</span></div></div>");
+function lu(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ M(""), i = /* @__PURE__ */ M(300), a = {
 		low: .001,
@@ -5330,7 +5354,7 @@ function ou(e, t) {
 		let e = document.createElement("canvas");
 		e.width = e.height = t.size;
 		let n = e.getContext("2d"), i = n.createImageData(t.size, t.size);
-		for (let e = 0; e < t.values.length; e++) Number.isNaN(t.values[e]) || i.data.set([...Rc(Uc(a, t.values[e])), 255], e * 4);
+		for (let e = 0; e < t.values.length; e++) Number.isNaN(t.values[e]) || i.data.set([...Vc(Kc(a, t.values[e])), 255], e * 4);
 		n.putImageData(i, 0, 0), N(r, e.toDataURL("image/png"), !0);
 	});
 	let o = /* @__PURE__ */ A(() => Math.min(V(i), 420));
@@ -5343,8 +5367,8 @@ function ou(e, t) {
 			lines: [["weight", Q(t.values[i * t.size + a], 5)]]
 		};
 	}
-	var c = au(), l = P(c), u = P(l), d = (e) => {
-		var n = iu();
+	var c = cu(), l = P(c), u = P(l), d = (e) => {
+		var n = su();
 		R(() => {
 			X(n, "href", V(r)), X(n, "width", t.size), X(n, "height", t.size);
 		}), G(e, n);
@@ -5359,8 +5383,8 @@ function ou(e, t) {
 }
 Cr(["pointermove"]);
 // src/parts/Tokens.svelte
-var su = /* @__PURE__ */ U("<br/>"), cu = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), lu = /* @__PURE__ */ W("<path></path>"), uu = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), du = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
-function fu(e, t) {
+var uu = /* @__PURE__ */ U("<br/>"), du = /* @__PURE__ */ U("<button><bdi> </bdi></button><!>", 1), fu = /* @__PURE__ */ W("<path></path>"), pu = /* @__PURE__ */ W("<svg class=\"arcs\" aria-hidden=\"true\"></svg>"), mu = /* @__PURE__ */ U("<div class=\"tokens\" role=\"group\" dir=\"ltr\"><!> <!></div>");
+function hu(e, t) {
 	Xe(t, !0);
 	let n = /* @__PURE__ */ M(void 0), r = /* @__PURE__ */ M(0), i = /* @__PURE__ */ M(en([])), a = /* @__PURE__ */ M(0), o = /* @__PURE__ */ A(() => {
 		let e = /* @__PURE__ */ new Map();
@@ -5380,7 +5404,7 @@ function fu(e, t) {
 	], c = /* @__PURE__ */ A(() => {
 		let e = t.frame.whole("state"), n = t.frame.whole("canvas"), r = t.profile && (t.kind === "lift" ? t.profile.lift : t.profile.share);
 		return Array.from({ length: t.frame.sample.positions }, (i, a) => {
-			let c = s[e[a]] ?? "unwritten", l = c === "now" || c === "masked" || c === "unwritten" ? t.final[a] : n[a], { text: u, breaks: d } = V(o)(l), f = r ? r[a] : NaN, p = Number.isNaN(f) ? null : Vc(Uc(t.scale, f));
+			let c = s[e[a]] ?? "unwritten", l = c === "now" || c === "masked" || c === "unwritten" ? t.final[a] : n[a], { text: u, breaks: d } = V(o)(l), f = r ? r[a] : NaN, p = Number.isNaN(f) ? null : Wc(Kc(t.scale, f));
 			return {
 				position: a,
 				kind: c,
@@ -5415,14 +5439,14 @@ function fu(e, t) {
 			}];
 		}) : [], !0);
 	}
-	var u = du(), d = P(u);
+	var u = mu(), d = P(u);
 	Y(d, 17, () => V(c), (e) => e.position, (e, n) => {
-		var r = cu(), i = F(r);
+		var r = du(), i = F(r);
 		let a, o;
 		var s = I(P(i), !0);
 		k(i);
 		var c = L(i), l = (e) => {
-			G(e, su());
+			G(e, uu());
 		};
 		q(c, (e) => {
 			V(n).breaks && e(l);
@@ -5443,9 +5467,9 @@ function fu(e, t) {
 		}), H("click", i, () => t.pick(V(n).position)), G(e, r);
 	});
 	var f = L(d, 2), p = (e) => {
-		var t = uu();
+		var t = pu();
 		Y(t, 21, () => V(i), J, (e, t) => {
-			var n = lu();
+			var n = fu();
 			R(() => {
 				X(n, "d", V(t).path), X(n, "stroke-width", 1 + 7 * V(t).weight);
 			}), G(e, n);
@@ -5461,10 +5485,10 @@ function fu(e, t) {
 }
 Cr(["click"]);
 // src/views/Heads.svelte
-var pu = /* @__PURE__ */ U("<option> </option>"), mu = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), hu = /* @__PURE__ */ U("<p class=\"note\"> </p>"), gu = /* @__PURE__ */ U("<!> <!>", 1), _u = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), vu = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), yu = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
-function bu(e, t) {
-	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.shown]), a = /* @__PURE__ */ A(() => n.sampleOf(t.shown)), o = /* @__PURE__ */ A(() => n.groupIn(t.shown)), s = /* @__PURE__ */ A(() => n.layerIn(t.shown)), c = /* @__PURE__ */ A(() => n.headIn(t.shown)), l = /* @__PURE__ */ A(() => n.stepIn(t.shown)), u = /* @__PURE__ */ A(() => t.shown === n.run), d = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), f = new Ec(() => r.values(V(a), "head_value")), p = new Ec(() => r.values(V(a), "head_null")), m = new Ec(() => r.values(V(a), "entropy_by_head")), h = new Ec(() => r.values(V(a), "first_by_head")), g = new Ec(() => r.values(V(a), "first_by_head_null")), _ = new Ec(() => r.vocabulary(V(a))), v = new Ec(() => r.values(V(a), "final")), y = /* @__PURE__ */ A(() => Hc("lift", !0)), b = new Ec(async () => V(c) === null ? null : zl(r, V(i), V(a), V(s), V(c), V(o))), x = new Ec(async () => {
+var gu = /* @__PURE__ */ U("<option> </option>"), _u = /* @__PURE__ */ U("<label class=\"field\"><span class=\"hidden\">Measure</span> <select aria-label=\"Measure\"></select></label>"), vu = /* @__PURE__ */ U("<p class=\"note\"> </p>"), yu = /* @__PURE__ */ U("<!> <!>", 1), bu = /* @__PURE__ */ U("<section class=\"card text\"><!></section>"), xu = /* @__PURE__ */ U("<div class=\"grid\"><!> <!></div> <!>", 1), Su = /* @__PURE__ */ U("<div class=\"heads\"><div class=\"grid\"><!> <!></div> <!></div>");
+function Cu(e, t) {
+	Xe(t, !0), $i(() => t.shown);
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.shown]), a = /* @__PURE__ */ A(() => n.sampleOf(t.shown)), o = /* @__PURE__ */ A(() => n.groupIn(t.shown)), s = /* @__PURE__ */ A(() => n.layerIn(t.shown)), c = /* @__PURE__ */ A(() => n.headIn(t.shown)), l = /* @__PURE__ */ A(() => n.stepIn(t.shown)), u = /* @__PURE__ */ A(() => t.shown === n.run), d = /* @__PURE__ */ A(() => Math.max(0, V(a).measures.indexOf(n.measure))), f = new kc(() => r.values(V(a), "head_value")), p = new kc(() => r.values(V(a), "head_null")), m = new kc(() => r.values(V(a), "entropy_by_head")), h = new kc(() => r.values(V(a), "first_by_head")), g = new kc(() => r.values(V(a), "first_by_head_null")), _ = new kc(() => r.vocabulary(V(a))), v = new kc(() => r.values(V(a), "final")), y = /* @__PURE__ */ A(() => Gc("lift", !0)), b = new kc(async () => V(c) === null ? null : Hl(r, V(i), V(a), V(s), V(c), V(o))), x = new kc(async () => {
 		let [e, t, n, u] = [
 			V(s),
 			V(c),
@@ -5472,12 +5496,12 @@ function bu(e, t) {
 			V(l)
 		];
 		if (t === null) return null;
-		let d = await Nl(r, V(i), V(a), u);
+		let d = await Il(r, V(i), V(a), u);
 		return {
 			frame: d,
-			profile: await Fl(r, d, e, t, n)
+			profile: await Rl(r, d, e, t, n)
 		};
-	}), S = /* @__PURE__ */ A(() => V(i).chosen.findIndex(([e, t]) => e === V(i).layers[V(s)] && t === V(c))), C = new Ec(async () => {
+	}), S = /* @__PURE__ */ A(() => V(i).chosen.findIndex(([e, t]) => e === V(i).layers[V(s)] && t === V(c))), C = new kc(async () => {
 		let [e, t, n] = [
 			V(l),
 			V(S),
@@ -5544,12 +5568,12 @@ function bu(e, t) {
 			]
 		};
 	};
-	var oe = yu(), se = P(oe), ce = P(se), le = (e) => {
+	var oe = Su(), se = P(oe), ce = P(se), le = (e) => {
 		{
 			let t = (e) => {
-				var t = mu(), r = L(P(t), 2);
+				var t = _u(), r = L(P(t), 2);
 				Y(r, 21, () => V(a).measures, J, (e, t) => {
-					var n = pu(), r = I(n, !0), i = {};
+					var n = gu(), r = I(n, !0), i = {};
 					R(() => {
 						K(r, V(t)), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 					}), G(e, n);
@@ -5559,7 +5583,7 @@ function bu(e, t) {
 					i !== (i = V(a).measures[V(d)]) && (r.value = (r.__value = i) ?? "", li(r, i));
 				}), H("change", r, (e) => n.measure = e.currentTarget.value), G(e, t);
 			}, r = /* @__PURE__ */ A(() => `${V(a).measures[V(d)]}, ${V(i).groups[V(o)]} rows`);
-			Ic(e, {
+			zc(e, {
 				get title() {
 					return V(r);
 				},
@@ -5572,7 +5596,7 @@ function bu(e, t) {
 							let t = /* @__PURE__ */ A(() => V(u) ? (e, t) => {
 								n.layer = e, n.head = t;
 							} : void 0);
-							ql(e, {
+							Xl(e, {
 								get label() {
 									return V(a).measures[V(d)];
 								},
@@ -5610,7 +5634,7 @@ function bu(e, t) {
 			});
 		}
 	}, ue = (e) => {
-		var t = hu(), n = I(t, !0);
+		var t = vu(), n = I(t, !0);
 		R(() => K(n, V(a).skipped.heads ?? "This trace holds nothing per head.")), G(e, t);
 	};
 	q(ce, (e) => {
@@ -5619,20 +5643,20 @@ function bu(e, t) {
 	var de = L(ce, 2), fe = (e) => {
 		{
 			let t = /* @__PURE__ */ A(() => `Layer ${V(i).layers[V(s)]}, head ${V(c)}, over the steps`);
-			Ic(e, {
+			zc(e, {
 				get title() {
 					return V(t);
 				},
 				table: te,
 				children: (e, t) => {
-					var r = gu(), i = F(r);
+					var r = yu(), i = F(r);
 					{
 						let e = /* @__PURE__ */ A(() => V(u) ? (e) => n.goTo(e) : void 0), t = /* @__PURE__ */ A(() => [{
 							name: "row entropy",
 							colour: 0,
 							values: T(m.value)
 						}]);
-						cl(i, {
+						dl(i, {
 							label: "Row entropy by step",
 							get x() {
 								return V(E);
@@ -5660,7 +5684,7 @@ function bu(e, t) {
 							values: T(h.value),
 							nulls: T(g.value)
 						}]);
-						cl(a, {
+						dl(a, {
 							label: "Share of the first token by step",
 							get x() {
 								return V(E);
@@ -5691,10 +5715,10 @@ function bu(e, t) {
 		V(c) !== null && e(fe);
 	}), k(se);
 	var pe = L(se, 2), me = (e) => {
-		var t = vu(), r = F(t), o = P(r);
+		var t = xu(), r = F(t), o = P(r);
 		{
 			let e = /* @__PURE__ */ A(() => `Steps × keys, layer ${V(i).layers[V(s)]}, head ${V(c)}`);
-			Ic(o, {
+			zc(o, {
 				get title() {
 					return V(e);
 				},
@@ -5703,7 +5727,7 @@ function bu(e, t) {
 					var r = Nr(), i = F(r), o = (e) => {
 						{
 							let t = /* @__PURE__ */ A(() => V(u) ? n.key : null);
-							ru(e, {
+							ou(e, {
 								label: "Lift by step and key",
 								get matrix() {
 									return b.value;
@@ -5730,7 +5754,7 @@ function bu(e, t) {
 							});
 						}
 					}, s = (e) => {
-						var t = hu(), n = I(t, !0);
+						var t = vu(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? "Reading …")), G(e, t);
 					};
 					q(i, (e) => {
@@ -5743,7 +5767,7 @@ function bu(e, t) {
 		var d = L(o, 2), f = (e) => {
 			{
 				let t = /* @__PURE__ */ A(() => `Full pattern at step ${V(l)}`);
-				Ic(e, {
+				zc(e, {
 					get title() {
 						return V(t);
 					},
@@ -5760,7 +5784,7 @@ function bu(e, t) {
 						])
 					}),
 					children: (e, t) => {
-						ou(e, {
+						lu(e, {
 							get values() {
 								return C.value;
 							},
@@ -5777,10 +5801,10 @@ function bu(e, t) {
 			C.value && e(f);
 		}), k(r);
 		var p = L(r, 2), m = (e) => {
-			var t = _u(), r = P(t);
+			var t = bu(), r = P(t);
 			{
 				let e = /* @__PURE__ */ A(() => V(u) ? n.key : null), t = /* @__PURE__ */ A(() => `Keys of head ${V(c)} on the text`);
-				fu(r, {
+				hu(r, {
 					get frame() {
 						return x.value.frame;
 					},
@@ -5823,7 +5847,7 @@ function bu(e, t) {
 }
 Cr(["change"]);
 // node_modules/zarrita/dist/src/errors.js
-var xu = class extends Error {}, Su = class extends xu {
+var wu = class extends Error {}, Tu = class extends wu {
 	_tag = "NotFoundError";
 	name = "NotFoundError";
 	path;
@@ -5831,21 +5855,21 @@ var xu = class extends Error {}, Su = class extends xu {
 	constructor(e, t = {}) {
 		super(`Not found: ${e}`, { cause: t.cause }), this.path = t.path, this.found = t.found;
 	}
-}, Cu = class extends xu {
+}, Eu = class extends wu {
 	_tag = "InvalidMetadataError";
 	name = "InvalidMetadataError";
 	path;
 	constructor(e, t = {}) {
 		super(e, { cause: t.cause }), this.path = t.path;
 	}
-}, wu = class extends xu {
+}, Du = class extends wu {
 	_tag = "UnknownCodecError";
 	name = "UnknownCodecError";
 	codec;
 	constructor(e) {
 		super(`Unknown codec: ${e}`), this.codec = e;
 	}
-}, Tu = class extends xu {
+}, Ou = class extends wu {
 	_tag = "CodecPipelineError";
 	name = "CodecPipelineError";
 	direction;
@@ -5859,7 +5883,7 @@ var xu = class extends Error {}, Su = class extends xu {
 		].filter(Boolean);
 		super(t.join(" "), { cause: e.cause }), this.direction = e.direction, this.codec = e.codec, this.chunkPath = e.chunkPath;
 	}
-}, Eu = class extends xu {
+}, ku = class extends wu {
 	_tag = "UnsupportedError";
 	name = "UnsupportedError";
 	feature;
@@ -5868,33 +5892,33 @@ var xu = class extends Error {}, Su = class extends xu {
 	}
 };
 // node_modules/zarrita/dist/src/codecs/_shared.js
-function Du(e) {
+function Au(e) {
 	return () => {
-		throw new Eu(`${e} encode`);
+		throw new ku(`${e} encode`);
 	};
 }
 // node_modules/zarrita/dist/src/codecs/bitround.js
-var Ou = class e {
+var ju = class e {
 	kind = "array_to_array";
 	constructor(e, t) {
-		if (e.keepbits < 0) throw new Cu("keepbits must be zero or positive");
+		if (e.keepbits < 0) throw new Eu("keepbits must be zero or positive");
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
-	encode = Du("bitround");
+	encode = Au("bitround");
 	decode(e) {
 		return e;
 	}
 };
 // node_modules/zarrita/dist/src/typedarray.js
-function ku(e) {
+function Mu(e) {
 	return e instanceof ArrayBuffer || e instanceof SharedArrayBuffer;
 }
-var Au = class {
+var Nu = class {
 	#e;
 	constructor(e, t, n) {
-		this.#e = typeof e == "number" ? new Uint8Array(e) : ku(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
+		this.#e = typeof e == "number" ? new Uint8Array(e) : Mu(e) ? new Uint8Array(e, t, n) : new Uint8Array(Array.from(e, (e) => +!!e));
 	}
 	get BYTES_PER_ELEMENT() {
 		return 1;
@@ -5924,13 +5948,13 @@ var Au = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, ju = class {
+}, Pu = class {
 	_data;
 	chars;
 	#e;
 	constructor(e, t, n, r) {
 		if (this.chars = e, this.#e = new TextEncoder(), typeof t == "number") this._data = new Uint8Array(t * e);
-		else if (ku(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
+		else if (Mu(t)) r && (r *= e), this._data = new Uint8Array(t, n, r);
 		else {
 			let n = Array.from(t);
 			this._data = new Uint8Array(n.length * e);
@@ -5967,12 +5991,12 @@ var Au = class {
 	*[Symbol.iterator]() {
 		for (let e = 0; e < this.length; e++) yield this.get(e);
 	}
-}, Mu = class e {
+}, Fu = class e {
 	#e;
 	chars;
 	constructor(t, n, r, i) {
 		if (this.chars = t, typeof n == "number") this.#e = new Int32Array(n * t);
-		else if (ku(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
+		else if (Mu(n)) i && (i *= t), this.#e = new Int32Array(n, r, i);
 		else {
 			let r = n, i = new e(t, 1);
 			this.#e = new Int32Array((function* () {
@@ -6015,30 +6039,30 @@ var Au = class {
 	}
 };
 // node_modules/zarrita/dist/src/util.js
-function Nu() {
+function Iu() {
 	if (typeof SharedArrayBuffer > "u") throw Error("SharedArrayBuffer is not available. In browsers, this requires Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy headers to be set.");
 }
-function Pu(e, t) {
+function Lu(e, t) {
 	return t ? new SharedArrayBuffer(e) : new ArrayBuffer(e);
 }
-function Fu(e) {
+function Ru(e) {
 	let t = new TextDecoder().decode(e);
 	try {
 		return JSON.parse(t);
 	} catch (e) {
-		throw new Cu("Failed to decode JSON", { cause: e });
+		throw new Eu("Failed to decode JSON", { cause: e });
 	}
 }
-function Iu(e, t) {
+function zu(e, t) {
 	let n = t / 2, r = t - 1, i = 0;
 	for (let a = 0; a < e.length; a += t) for (let t = 0; t < n; t += 1) i = e[a + t], e[a + t] = e[a + r - t], e[a + r - t] = i;
 }
-function Lu(e) {
+function Bu(e) {
 	if (e === "v2:object") return globalThis.Array;
 	let t = e.match(/v2:([US])(\d+)/);
 	if (t) {
 		let [, e, n] = t;
-		return (e === "U" ? Mu : ju).bind(null, Number(n));
+		return (e === "U" ? Fu : Pu).bind(null, Number(n));
 	}
 	if (e === "string") return globalThis.Array;
 	let n = {
@@ -6053,19 +6077,19 @@ function Lu(e) {
 		float16: globalThis.Float16Array,
 		float32: Float32Array,
 		float64: Float64Array,
-		bool: Au
+		bool: Nu
 	}[e];
-	if (!n) throw new Cu(`Unknown or unsupported dataType: ${e}`);
+	if (!n) throw new Eu(`Unknown or unsupported dataType: ${e}`);
 	return n;
 }
-function Ru(e, t) {
+function Vu(e, t) {
 	let n = e.length;
-	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Ju(n === t.length, "Order length must match the number of dimensions.");
+	typeof t == "string" && (t = t === "C" ? Array.from({ length: n }, (e, t) => t) : Array.from({ length: n }, (e, t) => n - 1 - t)), Zu(n === t.length, "Order length must match the number of dimensions.");
 	let r = 1, i = Array(n);
 	for (let n = t.length - 1; n >= 0; n--) i[t[n]] = r, r *= e[t[n]];
 	return i;
 }
-function zu({ name: e, configuration: t }) {
+function Hu({ name: e, configuration: t }) {
 	if (e === "default") {
 		let e = t?.separator ?? "/";
 		return (t) => ["c", ...t].join(e);
@@ -6074,12 +6098,12 @@ function zu({ name: e, configuration: t }) {
 		let e = t?.separator ?? ".";
 		return (t) => t.join(e) || "0";
 	}
-	throw new Cu(`Unknown chunk key encoding: ${e}`);
+	throw new Eu(`Unknown chunk key encoding: ${e}`);
 }
-function Bu(e) {
+function Uu(e) {
 	if (e === "|O") return { dataType: "v2:object" };
 	let t = e.match(/^([<|>])(.*)$/);
-	if (!t) throw new Cu(`Invalid dtype: ${e}`);
+	if (!t) throw new Eu(`Invalid dtype: ${e}`);
 	let [, n, r] = t, i = {
 		b1: "bool",
 		i1: "int8",
@@ -6094,24 +6118,24 @@ function Bu(e) {
 		f4: "float32",
 		f8: "float64"
 	}[r] ?? (r.startsWith("S") || r.startsWith("U") ? `v2:${r}` : void 0);
-	if (!i) throw new Cu(`Unsupported or unknown dtype: ${e}`);
+	if (!i) throw new Eu(`Unsupported or unknown dtype: ${e}`);
 	return n === "|" ? { dataType: i } : {
 		dataType: i,
 		endian: n === "<" ? "little" : "big"
 	};
 }
-function Vu(e) {
+function Wu(e) {
 	return (e.id === "fixedscaleoffset" || e.id === "numcodecs.fixedscaleoffset") && typeof e.scale == "number" && typeof e.offset == "number" && (e.astype === void 0 || typeof e.astype == "string") && (e.dtype === void 0 || typeof e.dtype == "string");
 }
-function Hu(e, t = {}) {
-	let n = [], r = Bu(e.dtype);
+function Gu(e, t = {}) {
+	let n = [], r = Uu(e.dtype);
 	e.order === "F" && n.push({
 		name: "transpose",
 		configuration: { order: "F" }
 	});
 	for (let t of e.filters ?? []) {
 		if (t.id === "fixedscaleoffset" || t.id === "numcodecs.fixedscaleoffset") {
-			if (!Vu(t)) throw new Cu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
+			if (!Wu(t)) throw new Eu(`Invalid fixedscaleoffset filter: ${JSON.stringify(t)}`);
 			n.push({
 				name: "scale_offset",
 				configuration: {
@@ -6121,8 +6145,8 @@ function Hu(e, t = {}) {
 			});
 			let r = t.astype ?? t.dtype;
 			if (r !== void 0 && r !== e.dtype) {
-				let e = Bu(r).dataType;
-				if (!Wu(e, "number") && !Wu(e, "bigint")) throw new Cu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
+				let e = Uu(r).dataType;
+				if (!qu(e, "number") && !qu(e, "bigint")) throw new Eu(`fixedscaleoffset astype must be a numeric data type, got ${r}`);
 				n.push({
 					name: "cast_value",
 					configuration: {
@@ -6170,14 +6194,14 @@ function Hu(e, t = {}) {
 		attributes: t
 	};
 }
-function Uu(e, t = {}) {
+function Ku(e, t = {}) {
 	return {
 		zarr_format: 3,
 		node_type: "group",
 		attributes: t
 	};
 }
-function Wu(e, t) {
+function qu(e, t) {
 	if (t !== "number" && t !== "bigint" && t !== "boolean" && t !== "object" && t !== "string") return e === t;
 	let n = e === "bool";
 	if (t === "boolean") return n;
@@ -6188,10 +6212,10 @@ function Wu(e, t) {
 	let a = e === "v2:object";
 	return t === "object" ? a : !r && !i && !n && !a;
 }
-function Gu(e) {
+function Ju(e) {
 	return e?.name === "sharding_indexed";
 }
-function Ku(e) {
+function Yu(e) {
 	if ((e.data_type === "uint64" || e.data_type === "int64") && e.fill_value != null) return BigInt(e.fill_value);
 	let t = e.data_type === "float16" || e.data_type === "float32" || e.data_type === "float64";
 	if (typeof e.fill_value == "string" && t) {
@@ -6204,20 +6228,20 @@ function Ku(e) {
 	}
 	return e.fill_value;
 }
-function qu(e, ...t) {
+function Xu(e, ...t) {
 	if (!t.some((t) => e instanceof t)) throw e;
 }
-function Ju(e, t = "") {
+function Zu(e, t = "") {
 	if (!e) throw Error(t);
 }
-async function Yu(e, { format: t, signal: n }) {
+async function Qu(e, { format: t, signal: n }) {
 	let r;
 	if (e instanceof ArrayBuffer) r = new Response(e);
 	else {
 		let t = new Uint8Array(e.buffer, e.byteOffset, e.byteLength);
 		r = new Response(t.slice().buffer);
 	}
-	Ju(r.body, "Response does not contain body.");
+	Zu(r.body, "Response does not contain body.");
 	try {
 		return await new Response(r.body.pipeThrough(new DecompressionStream(t), { signal: n })).arrayBuffer();
 	} catch {
@@ -6225,15 +6249,15 @@ async function Yu(e, { format: t, signal: n }) {
 	}
 }
 // node_modules/zarrita/dist/src/codecs/bytes.js
-var Xu = Zu();
-function Zu() {
+var $u = ed();
+function ed() {
 	let e = new Uint32Array([305419896]);
 	return new Uint8Array(e.buffer, e.byteOffset, e.byteLength)[0] !== 18;
 }
-function Qu(e) {
+function td(e) {
 	return "BYTES_PER_ELEMENT" in e ? e.BYTES_PER_ELEMENT : 4;
 }
-var $u = class e {
+var nd = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
@@ -6241,7 +6265,7 @@ var $u = class e {
 	#r;
 	#i;
 	constructor(e, t) {
-		this.#i = e?.endian, this.#t = Lu(t.dataType), this.#r = t.shape, this.#e = Ru(t.shape, "C");
+		this.#i = e?.endian, this.#t = Bu(t.dataType), this.#r = t.shape, this.#e = Vu(t.shape, "C");
 		let n = new this.#t(0);
 		this.#n = n.BYTES_PER_ELEMENT;
 	}
@@ -6250,55 +6274,55 @@ var $u = class e {
 	}
 	encode(e) {
 		let t = new Uint8Array(e.data.buffer);
-		return Xu && this.#i === "big" && (t = t.slice(), Iu(t, Qu(this.#t))), t;
+		return $u && this.#i === "big" && (t = t.slice(), zu(t, td(this.#t))), t;
 	}
 	computeEncodedSize(e) {
 		return e;
 	}
 	decode(e) {
-		return Xu && this.#i === "big" && (e = e.slice(), Iu(e, Qu(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
+		return $u && this.#i === "big" && (e = e.slice(), zu(e, td(this.#t))), e.byteOffset % this.#n !== 0 && (e = e.slice()), {
 			data: new this.#t(e.buffer, e.byteOffset, e.byteLength / this.#n),
 			shape: this.#r,
 			stride: this.#e
 		};
 	}
-}, ed = {
+}, rd = {
 	NaN: NaN,
 	Infinity: Infinity,
 	"-Infinity": -Infinity
-}, td = {
+}, id = {
 	float16: 2,
 	float32: 4,
 	float64: 8
 };
-function nd(e) {
-	return e in td;
+function ad(e) {
+	return e in id;
 }
-function rd(e) {
+function od(e) {
 	return e === "int64" || e === "uint64";
 }
-function id(e, t) {
+function sd(e, t) {
 	let n = BigInt(e), r = new ArrayBuffer(t), i = new DataView(r);
 	if (t === 2) {
-		if (typeof i.getFloat16 != "function") throw new Eu("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
+		if (typeof i.getFloat16 != "function") throw new ku("float16 hex-encoded scalar decoding (requires DataView.prototype.getFloat16)");
 		return i.setUint16(0, Number(n)), i.getFloat16(0);
 	}
 	return t === 4 ? (i.setUint32(0, Number(n)), i.getFloat32(0)) : (i.setBigUint64(0, n), i.getFloat64(0));
 }
-function ad(e, t) {
-	if (rd(e)) {
-		if (typeof t != "number" || !Number.isInteger(t)) throw new Cu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
+function cd(e, t) {
+	if (od(e)) {
+		if (typeof t != "number" || !Number.isInteger(t)) throw new Eu(`Expected an integer value for data type "${e}", got ${JSON.stringify(t)}`);
 		return BigInt(t);
 	}
 	if (typeof t == "number") {
-		if (!nd(e) && !Number.isInteger(t)) throw new Cu(`Expected an integer value for data type "${e}", got ${t}`);
+		if (!ad(e) && !Number.isInteger(t)) throw new Eu(`Expected an integer value for data type "${e}", got ${t}`);
 		return t;
 	}
-	if (!nd(e)) throw new Cu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
-	return t in ed ? ed[t] : id(t, td[e]);
+	if (!ad(e)) throw new Eu(`String-encoded scalar "${t}" is not valid for non-float data type "${e}"`);
+	return t in rd ? rd[t] : sd(t, id[e]);
 }
 // node_modules/zarrita/dist/src/codecs/cast_value.js
-var od = /* @__PURE__ */ new Set([
+var ld = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6310,29 +6334,29 @@ var od = /* @__PURE__ */ new Set([
 	"float16",
 	"float32",
 	"float64"
-]), sd = {
+]), ud = {
 	int8: [-128, 127],
 	uint8: [0, 255],
 	int16: [-(2 ** 15), 2 ** 15 - 1],
 	uint16: [0, 2 ** 16 - 1],
 	int32: [-(2 ** 31), 2 ** 31 - 1],
 	uint32: [0, 2 ** 32 - 1]
-}, cd = {
+}, dd = {
 	int64: [-(2n ** 63n), 2n ** 63n - 1n],
 	uint64: [0n, 2n ** 64n - 1n]
 };
-function ld(e, t, n) {
+function fd(e, t, n) {
 	return e.map(([e, r]) => ({
-		src: ad(t, e),
-		tgt: ad(n, r)
+		src: cd(t, e),
+		tgt: cd(n, r)
 	}));
 }
-function ud(e, t) {
+function pd(e, t) {
 	for (let n of t) if (typeof n.src == "number" && Number.isNaN(n.src)) {
 		if (typeof e == "number" && Number.isNaN(e)) return n.tgt;
 	} else if (e === n.src) return n.tgt;
 }
-function dd(e) {
+function md(e) {
 	if (!Number.isFinite(e)) return e;
 	if (Math.abs(e - Math.trunc(e)) === .5) {
 		let t = Math.floor(e), n = Math.ceil(e);
@@ -6340,19 +6364,19 @@ function dd(e) {
 	}
 	return Math.round(e);
 }
-function fd(e) {
+function hd(e) {
 	return Math.sign(e) * Math.floor(Math.abs(e) + .5);
 }
-function pd(e) {
+function gd(e) {
 	switch (e) {
-		case "nearest-even": return dd;
+		case "nearest-even": return md;
 		case "towards-zero": return Math.trunc;
 		case "towards-positive": return Math.ceil;
 		case "towards-negative": return Math.floor;
-		case "nearest-away": return fd;
+		case "nearest-away": return hd;
 	}
 }
-function md(e, t, n) {
+function _d(e, t, n) {
 	let r = t - e + 1;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6363,7 +6387,7 @@ function md(e, t, n) {
 		};
 	}
 }
-function hd(e, t, n) {
+function vd(e, t, n) {
 	let r = t - e + 1n;
 	switch (n) {
 		case "clamp": return (n) => n < e ? e : n > t ? t : n;
@@ -6374,14 +6398,14 @@ function hd(e, t, n) {
 		};
 	}
 }
-var gd = class e {
+var yd = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
 	#n;
 	#r;
 	constructor(e, t, n, r, i, a) {
-		this.#e = t, this.#t = Lu(e), this.#n = _d(t, e, n, r, i), this.#r = _d(e, t, n, r, a);
+		this.#e = t, this.#t = Bu(e), this.#n = bd(t, e, n, r, i), this.#r = bd(e, t, n, r, a);
 	}
 	getEncodedMeta(e) {
 		let t = e.fillValue;
@@ -6393,12 +6417,12 @@ var gd = class e {
 	}
 	static fromConfig(t, n) {
 		let r = n.dataType, i = t.data_type;
-		if (!od.has(r)) throw new Cu(`cast_value codec does not support array data type: ${r}`);
-		if (!od.has(i)) throw new Cu(`cast_value codec does not support encoded data type: ${i}`);
-		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? ld(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? ld(t.scalar_map.encode, r, i) : [];
+		if (!ld.has(r)) throw new Eu(`cast_value codec does not support array data type: ${r}`);
+		if (!ld.has(i)) throw new Eu(`cast_value codec does not support encoded data type: ${i}`);
+		let a = t.rounding ?? "nearest-even", o = t.scalar_map?.decode ? fd(t.scalar_map.decode, i, r) : [], s = t.scalar_map?.encode ? fd(t.scalar_map.encode, r, i) : [];
 		return new e(r, i, a, t.out_of_range, o, s);
 	}
-	encode = Du("cast_value");
+	encode = Au("cast_value");
 	decode(e) {
 		let t = e.data, n = new this.#t(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = this.#n(t[e]);
@@ -6409,53 +6433,53 @@ var gd = class e {
 		};
 	}
 };
-function _d(e, t, n, r, i) {
-	let a = nd(e), o = rd(e), s = nd(t), c = rd(t), l;
+function bd(e, t, n, r, i) {
+	let a = ad(e), o = od(e), s = ad(t), c = od(t), l;
 	if (a && s) {
-		if (n !== "nearest-even") throw new Cu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
+		if (n !== "nearest-even") throw new Eu(`cast_value float -> float only supports "nearest-even" rounding, got "${n}"`);
 		l = (e) => e;
 	} else if (a && !s && !c) {
-		let e = pd(n), i = md(...sd[t], r);
+		let e = gd(n), i = _d(...ud[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(e(t));
 		};
 	} else if (a && c) {
-		let e = pd(n), i = hd(...cd[t], r);
+		let e = gd(n), i = vd(...dd[t], r);
 		l = (t) => {
 			if (!Number.isFinite(t)) throw Error(`Cannot cast ${t} to integer type without scalar_map`);
 			return i(BigInt(e(t)));
 		};
 	} else if (!a && !o && s) l = (e) => e;
 	else if (o && s) l = (e) => Number(e);
-	else if (!a && !o && !s && !c) l = md(...sd[t], r);
+	else if (!a && !o && !s && !c) l = _d(...ud[t], r);
 	else if (!a && !o && c) {
-		let e = hd(...cd[t], r);
+		let e = vd(...dd[t], r);
 		l = (t) => e(BigInt(t));
 	} else if (o && !s && !c) {
-		let e = md(...sd[t], r);
+		let e = _d(...ud[t], r);
 		l = (t) => e(Number(t));
-	} else if (o && c) l = hd(...cd[t], r);
+	} else if (o && c) l = vd(...dd[t], r);
 	else throw Error(`Unhandled type combination: ${e} -> ${t}`);
 	return i.length === 0 ? l : (e) => {
-		let t = ud(e, i);
+		let t = pd(e, i);
 		return t === void 0 ? l(e) : t;
 	};
 }
 // node_modules/zarrita/dist/src/codecs/crc32c.js
-var vd = class e {
+var xd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig() {
 		return new e();
 	}
-	encode = Du("crc32c");
+	encode = Au("crc32c");
 	decode(e) {
 		return new Uint8Array(e.buffer, e.byteOffset, e.byteLength - 4);
 	}
 	computeEncodedSize(e) {
 		return e + 4;
 	}
-}, yd = /* @__PURE__ */ new Set([
+}, Sd = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6468,7 +6492,7 @@ var vd = class e {
 	"float32",
 	"float64"
 ]);
-function bd(e, t) {
+function Cd(e, t) {
 	let n = e.length, r = n === 0 || t[n - 1] === 1;
 	for (let i = n - 2; i >= 0 && r; i--) r = t[i] === t[i + 1] * e[i + 1];
 	if (r) return;
@@ -6476,18 +6500,18 @@ function bd(e, t) {
 	for (let r = 1; r < n && i; r++) i = t[r] === t[r - 1] * e[r - 1];
 	if (!i) throw Error(`DeltaCodec requires C- or Fortran-contiguous strides, got shape=${JSON.stringify(e)} stride=${JSON.stringify(t)}`);
 }
-var xd = class e {
+var wd = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e) {
 		this.#e = e;
 	}
 	static fromConfig(t, n) {
-		if (!yd.has(n.dataType)) throw new Cu(`Delta codec does not support data type: ${n.dataType}`);
-		return new e(Lu(n.dataType));
+		if (!Sd.has(n.dataType)) throw new Eu(`Delta codec does not support data type: ${n.dataType}`);
+		return new e(Bu(n.dataType));
 	}
 	encode(e) {
-		bd(e.shape, e.stride);
+		Cd(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = t[e] - t[e - 1];
@@ -6498,7 +6522,7 @@ var xd = class e {
 		};
 	}
 	decode(e) {
-		bd(e.shape, e.stride);
+		Cd(e.shape, e.stride);
 		let t = e.data, n = new this.#e(t.length);
 		n[0] = t[0];
 		for (let e = 1; e < t.length; e++) n[e] = n[e - 1] + t[e];
@@ -6508,25 +6532,25 @@ var xd = class e {
 			stride: e.stride
 		};
 	}
-}, Sd = class e {
+}, Td = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = Du("gzip");
+	encode = Au("gzip");
 	async decode(e) {
-		let t = await Yu(e, { format: "gzip" });
+		let t = await Qu(e, { format: "gzip" });
 		return new Uint8Array(t);
 	}
 };
 // node_modules/zarrita/dist/src/codecs/json2.js
-function Cd(e, t) {
-	return Ju(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Ju(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Ju(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
+function Ed(e, t) {
+	return Zu(!Number.isNaN(t), "JsonCodec allow_nan is false but NaN was encountered during encoding."), Zu(t !== Infinity, "JsonCodec allow_nan is false but Infinity was encountered during encoding."), Zu(t !== -Infinity, "JsonCodec allow_nan is false but -Infinity was encountered during encoding."), t;
 }
-function wd(e, t) {
+function Dd(e, t) {
 	return t instanceof Object && !Array.isArray(t) ? Object.keys(t).sort().reduce((e, n) => (e[n] = t[n], e), {}) : t;
 }
-var Td = class e {
+var Od = class e {
 	configuration;
 	kind = "array_to_bytes";
 	#e;
@@ -6550,9 +6574,9 @@ var Td = class e {
 	}
 	encode(e) {
 		let { indent: t, encoding: n, ensure_ascii: r, check_circular: i, allow_nan: a, sort_keys: o } = this.#e;
-		Ju(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
+		Zu(n === "utf-8", "JsonCodec does not yet support non-utf-8 encoding.");
 		let s = [];
-		Ju(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(Cd), o && s.push(wd);
+		Zu(i, "JsonCodec does not yet support skipping the check for circular references during encoding."), a || s.push(Ed), o && s.push(Dd);
 		let c = Array.from(e.data);
 		c.push("|O"), c.push(e.shape);
 		let l;
@@ -6569,15 +6593,15 @@ var Td = class e {
 	}
 	decode(e) {
 		let { strict: t } = this.#t;
-		Ju(t, "JsonCodec does not yet support non-strict decoding.");
-		let n = Fu(e), r = n.pop();
-		return n.pop(), Ju(r, "0D not implemented for JsonCodec."), {
+		Zu(t, "JsonCodec does not yet support non-strict decoding.");
+		let n = Ru(e), r = n.pop();
+		return n.pop(), Zu(r, "0D not implemented for JsonCodec."), {
 			data: n,
 			shape: r,
-			stride: Ru(r, "C")
+			stride: Vu(r, "C")
 		};
 	}
-}, Ed = /* @__PURE__ */ new Set([
+}, kd = /* @__PURE__ */ new Set([
 	"int8",
 	"uint8",
 	"int16",
@@ -6589,7 +6613,7 @@ var Td = class e {
 	"float16",
 	"float32",
 	"float64"
-]), Dd = class e {
+]), Ad = class e {
 	kind = "array_to_array";
 	#e;
 	#t;
@@ -6598,10 +6622,10 @@ var Td = class e {
 		this.#t = e, this.#n = t, this.#e = n;
 	}
 	static fromConfig(t, n) {
-		if (!Ed.has(n.dataType)) throw new Cu(`scale_offset codec does not support data type: ${n.dataType}`);
-		return new e(ad(n.dataType, t.scale ?? 1), ad(n.dataType, t.offset ?? 0), Lu(n.dataType));
+		if (!kd.has(n.dataType)) throw new Eu(`scale_offset codec does not support data type: ${n.dataType}`);
+		return new e(cd(n.dataType, t.scale ?? 1), cd(n.dataType, t.offset ?? 0), Bu(n.dataType));
 	}
-	encode = Du("scale_offset");
+	encode = Au("scale_offset");
 	decode(e) {
 		let t = e.data, n = new this.#e(t.length);
 		for (let e = 0; e < t.length; e++) n[e] = t[e] / this.#t + this.#n;
@@ -6611,38 +6635,38 @@ var Td = class e {
 			stride: e.stride
 		};
 	}
-}, Od = class e {
+}, jd = class e {
 	kind = "bytes_to_bytes";
 	#e;
 	constructor(e, t) {
 		if (t) {
-			let e = new (Lu(t.dataType))(0);
-			Ju("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
+			let e = new (Bu(t.dataType))(0);
+			Zu("BYTES_PER_ELEMENT" in e, `Shuffle codec requires a fixed-size dtype, got "${t.dataType}"`), this.#e = e.BYTES_PER_ELEMENT;
 		} else this.#e = e.elementsize ?? 4;
 	}
 	static fromConfig(t, n) {
 		return new e(t, n);
 	}
 	encode(e) {
-		return kd(e, this.#e);
+		return Md(e, this.#e);
 	}
 	decode(e) {
-		return Ad(e, this.#e);
+		return Nd(e, this.#e);
 	}
 };
-function kd(e, t) {
+function Md(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[n * r + a] = e[a * t + n];
 	return i;
 }
-function Ad(e, t) {
+function Nd(e, t) {
 	let n = e.length, r = Math.floor(n / t), i = new Uint8Array(n);
 	for (let n = 0; n < t; n++) for (let a = 0; a < r; a++) i[a * t + n] = e[n * r + a];
 	return i;
 }
 // node_modules/zarrita/dist/src/codecs/transpose.js
-function jd(e) {
-	return e instanceof Au || e instanceof ju || e instanceof Mu ? new Proxy(e, {
+function Pd(e) {
+	return e instanceof Nu || e instanceof Pu || e instanceof Fu ? new Proxy(e, {
 		get(e, t) {
 			return e.get(Number(t));
 		},
@@ -6651,16 +6675,16 @@ function jd(e) {
 		}
 	}) : e;
 }
-function Md(e, t) {
+function Fd(e, t) {
 	let n;
-	return n = e.data instanceof ju || e.data instanceof Mu ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
+	return n = e.data instanceof Pu || e.data instanceof Fu ? new e.data.constructor(e.data.chars, e.data.length) : new e.data.constructor(e.data.length), {
 		data: n,
 		shape: e.shape,
-		stride: Ru(e.shape, t)
+		stride: Vu(e.shape, t)
 	};
 }
-function Nd(e, t) {
-	let n = Md(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = jd(e.data), s = jd(n.data);
+function Id(e, t) {
+	let n = Fd(e, t), r = e.shape.length, i = e.shape.reduce((e, t) => e * t, 1), a = Array(r).fill(0), o = Pd(e.data), s = Pd(n.data);
 	for (let t = 0; t < i; t++) {
 		let t = 0, i = 0;
 		for (let o = 0; o < r; o++) t += a[o] * e.stride[o], i += a[o] * n.stride[o];
@@ -6672,18 +6696,18 @@ function Nd(e, t) {
 	}
 	return n;
 }
-function Pd(e) {
+function Ld(e) {
 	let t = e.shape.length;
-	return Ju(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
+	return Zu(t === e.stride.length, "Shape and stride must have the same length."), e.stride.map((e, t) => ({
 		stride: e,
 		index: t
 	})).sort((e, t) => t.stride - e.stride).map((e) => e.index);
 }
-function Fd(e, t) {
-	let n = Pd(e);
-	return Ju(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
+function Rd(e, t) {
+	let n = Ld(e);
+	return Zu(n.length === t.length, "Orders must match"), n.every((e, n) => e === t[n]);
 }
-var Id = class e {
+var zd = class e {
 	kind = "array_to_array";
 	#e;
 	constructor(e, t) {
@@ -6694,7 +6718,7 @@ var Id = class e {
 			i = n;
 			let e = Array(r);
 			i.forEach((t) => {
-				Ju(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
+				Zu(!e[t], `Invalid permutation: ${JSON.stringify(n)}`), e[t] = !0;
 			});
 		}
 		this.#e = i;
@@ -6703,26 +6727,26 @@ var Id = class e {
 		return new e(t, n);
 	}
 	encode(e) {
-		return Fd(e, this.#e) ? e : Nd(e, this.#e);
+		return Rd(e, this.#e) ? e : Id(e, this.#e);
 	}
 	decode(e) {
 		return {
 			data: e.data,
 			shape: e.shape,
-			stride: Ru(e.shape, this.#e)
+			stride: Vu(e.shape, this.#e)
 		};
 	}
-}, Ld = class e {
+}, Bd = class e {
 	kind = "array_to_bytes";
 	#e;
 	#t;
 	constructor(e) {
-		this.#e = e, this.#t = Ru(e, "C");
+		this.#e = e, this.#t = Vu(e, "C");
 	}
 	static fromConfig(t, n) {
 		return new e(n.shape);
 	}
-	encode = Du("vlen-utf8");
+	encode = Au("vlen-utf8");
 	decode(e) {
 		let t = new TextDecoder(), n = new DataView(e.buffer), r = Array(n.getUint32(0, !0)), i = 4;
 		for (let a = 0; a < r.length; a++) {
@@ -6735,37 +6759,37 @@ var Id = class e {
 			stride: this.#t
 		};
 	}
-}, Rd = class e {
+}, Vd = class e {
 	kind = "bytes_to_bytes";
 	static fromConfig(t) {
 		return new e();
 	}
-	encode = Du("zlib");
+	encode = Au("zlib");
 	async decode(e) {
-		let t = await Yu(e, { format: "deflate" });
+		let t = await Qu(e, { format: "deflate" });
 		return new Uint8Array(t);
 	}
-}, zd = /* @__PURE__ */ n({ default: () => Bd }), Bd, Vd = t((() => {
-	Bd = { fromConfig() {
+}, Hd = /* @__PURE__ */ n({ default: () => Ud }), Ud, Wd = t((() => {
+	Ud = { fromConfig() {
 		throw Error("Page groups use gzip only.");
 	} };
 }));
 // node_modules/zarrita/dist/src/codecs.js
-function Hd() {
-	let e = () => Promise.resolve().then(() => (Vd(), zd)).then((e) => e.default), t = () => Promise.resolve().then(() => (Vd(), zd)).then((e) => e.default), n = () => Promise.resolve().then(() => (Vd(), zd)).then((e) => e.default), r = () => Sd, i = () => Rd;
-	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => Id).set("bytes", () => $u).set("crc32c", () => vd).set("vlen-utf8", () => Ld).set("json2", () => Td).set("bitround", () => Ou).set("cast_value", () => gd).set("scale_offset", () => Dd).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Ld).set("numcodecs.shuffle", () => Od).set("numcodecs.delta", () => xd).set("numcodecs.bitround", () => Ou).set("numcodecs.json2", () => Td);
+function Gd() {
+	let e = () => Promise.resolve().then(() => (Wd(), Hd)).then((e) => e.default), t = () => Promise.resolve().then(() => (Wd(), Hd)).then((e) => e.default), n = () => Promise.resolve().then(() => (Wd(), Hd)).then((e) => e.default), r = () => Td, i = () => Vd;
+	return (/* @__PURE__ */ new Map()).set("blosc", e).set("lz4", t).set("zstd", n).set("gzip", r).set("zlib", i).set("transpose", () => zd).set("bytes", () => nd).set("crc32c", () => xd).set("vlen-utf8", () => Bd).set("json2", () => Od).set("bitround", () => ju).set("cast_value", () => yd).set("scale_offset", () => Ad).set("numcodecs.blosc", e).set("numcodecs.lz4", t).set("numcodecs.zstd", n).set("numcodecs.gzip", r).set("numcodecs.zlib", i).set("numcodecs.vlen-utf8", () => Bd).set("numcodecs.shuffle", () => jd).set("numcodecs.delta", () => wd).set("numcodecs.bitround", () => ju).set("numcodecs.json2", () => Od);
 }
-var Ud = Hd();
-function Wd(e) {
+var Kd = Gd();
+function qd(e) {
 	let t;
 	function n() {
-		return t ||= Kd(e), t;
+		return t ||= Yd(e), t;
 	}
 	async function r(e, t, n) {
 		try {
 			return await n();
 		} catch (n) {
-			throw new Tu({
+			throw new Ou({
 				direction: e,
 				codec: t,
 				cause: n
@@ -6794,20 +6818,20 @@ function Wd(e) {
 			return i;
 		},
 		async computeEncodedSize(e) {
-			let t = await n(), r = Gd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
-			for (let { name: e, codec: n } of t.bytesToBytes) r = Gd(e, n, r);
+			let t = await n(), r = Jd(t.arrayToBytes.name, t.arrayToBytes.codec, e);
+			for (let { name: e, codec: n } of t.bytesToBytes) r = Jd(e, n, r);
 			return r;
 		}
 	};
 }
-function Gd(e, t, n) {
-	if (!t.computeEncodedSize) throw new Cu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
+function Jd(e, t, n) {
+	if (!t.computeEncodedSize) throw new Eu(`Codec "${e}" cannot compute its encoded size; it is not a fixed-size codec and cannot be used in a sharding index pipeline`);
 	return t.computeEncodedSize(n);
 }
-async function Kd(e) {
+async function Yd(e) {
 	let t = e.codecs.map(async (e) => {
-		let t = await Ud.get(e.name)?.();
-		if (!t) throw new wu(e.name);
+		let t = await Kd.get(e.name)?.();
+		if (!t) throw new Du(e.name);
 		return {
 			Codec: t,
 			meta: e
@@ -6835,10 +6859,10 @@ async function Kd(e) {
 		}
 	}
 	if (!r) {
-		if (!qd(a)) throw new Cu(`Cannot encode ${a.dataType} to bytes without a codec`);
+		if (!Xd(a)) throw new Eu(`Cannot encode ${a.dataType} to bytes without a codec`);
 		r = {
 			name: "bytes",
-			codec: $u.fromConfig({ endian: "little" }, a)
+			codec: nd.fromConfig({ endian: "little" }, a)
 		};
 	}
 	return {
@@ -6847,14 +6871,14 @@ async function Kd(e) {
 		bytesToBytes: i
 	};
 }
-function qd(e) {
+function Xd(e) {
 	return e.dataType !== "v2:object" && e.dataType !== "string";
 }
 // node_modules/zarrita/dist/src/codecs/sharding.js
-var Jd = 18446744073709551615n;
-function Yd(e, t, n, r) {
-	if (!e.store.getRange) throw new Eu("sharding requires a store with getRange");
-	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = Wd({
+var Zd = 18446744073709551615n;
+function Qd(e, t, n, r) {
+	if (!e.store.getRange) throw new ku("sharding requires a store with getRange");
+	let i = e.store.getRange.bind(e.store), a = t.map((e, t) => e / r.chunk_shape[t]), o = qd({
 		dataType: "uint64",
 		shape: [...a, 2],
 		codecs: r.index_codecs,
@@ -6871,14 +6895,14 @@ function Yd(e, t, n, r) {
 		let d = await c[u];
 		if (d === null) return;
 		let { data: f, shape: p, stride: m } = d, h = t.map((e, t) => e % p[t]).reduce((e, t, n) => e + t * m[n], 0), g = f[h], _ = f[h + 1];
-		if (g !== Jd || _ !== Jd) return i(u, {
+		if (g !== Zd || _ !== Zd) return i(u, {
 			offset: Number(g),
 			length: Number(_)
 		}, r);
 	};
 }
 // node_modules/zarrita/dist/src/hierarchy.js
-var Xd = class e {
+var $d = class e {
 	store;
 	path;
 	constructor(e, t = "/") {
@@ -6889,10 +6913,10 @@ var Xd = class e {
 		return new e(this.store, decodeURIComponent(new URL(t, n).pathname));
 	}
 };
-function Zd(e) {
-	return new Xd(e ?? /* @__PURE__ */ new Map());
+function ef(e) {
+	return new $d(e ?? /* @__PURE__ */ new Map());
 }
-var Qd = class extends Xd {
+var tf = class extends $d {
 	kind = "group";
 	#e;
 	constructor(e, t, n) {
@@ -6902,66 +6926,66 @@ var Qd = class extends Xd {
 		return this.#e.attributes;
 	}
 };
-function $d(e) {
+function nf(e) {
 	return e.find((e) => e.name === "transpose")?.configuration?.order ?? "C";
 }
-function ef(e, t) {
+function rf(e, t) {
 	let n = new Map(t.map((e, t) => [e, t]));
 	return e.filter((e) => n.has(e)).map((e) => n.get(e));
 }
-function tf(e) {
-	return (t, n) => Ru(t, globalThis.Array.isArray(e) && n ? ef(e, n) : e);
+function af(e) {
+	return (t, n) => Vu(t, globalThis.Array.isArray(e) && n ? rf(e, n) : e);
 }
-var nf = Symbol("zarrita.context");
-function rf(e, t) {
-	let { configuration: n } = t.codecs.find(Gu) ?? {}, r = {
-		encodeChunkKey: zu(t.chunk_key_encoding),
-		TypedArray: Lu(t.data_type),
+var of = Symbol("zarrita.context");
+function sf(e, t) {
+	let { configuration: n } = t.codecs.find(Ju) ?? {}, r = {
+		encodeChunkKey: Hu(t.chunk_key_encoding),
+		TypedArray: Bu(t.data_type),
 		fillValue: t.fill_value
 	};
 	if (n) {
-		let i = $d(n.codecs);
+		let i = nf(n.codecs);
 		return {
 			...r,
 			kind: "sharded",
 			chunkShape: n.chunk_shape,
-			codec: Wd({
+			codec: qd({
 				dataType: t.data_type,
 				shape: n.chunk_shape,
 				codecs: n.codecs,
 				fillValue: t.fill_value
 			}),
-			getStrides: tf(i),
-			getChunkBytes: Yd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
+			getStrides: af(i),
+			getChunkBytes: Qd(e, t.chunk_grid.configuration.chunk_shape, r.encodeChunkKey, n)
 		};
 	}
-	let i = $d(t.codecs);
+	let i = nf(t.codecs);
 	return {
 		...r,
 		kind: "regular",
 		chunkShape: t.chunk_grid.configuration.chunk_shape,
-		codec: Wd({
+		codec: qd({
 			dataType: t.data_type,
 			shape: t.chunk_grid.configuration.chunk_shape,
 			codecs: t.codecs,
 			fillValue: t.fill_value
 		}),
-		getStrides: tf(i),
+		getStrides: af(i),
 		async getChunkBytes(t, n) {
 			let i = r.encodeChunkKey(t), a = e.resolve(i).path;
 			return e.store.get(a, n);
 		}
 	};
 }
-var af = class extends Xd {
+var cf = class extends $d {
 	kind = "array";
 	#e;
-	[nf];
+	[of];
 	constructor(e, t, n) {
 		super(e, t), this.#e = {
 			...n,
-			fill_value: Ku(n)
-		}, this[nf] = rf(this, this.#e);
+			fill_value: Yu(n)
+		}, this[of] = sf(this, this.#e);
 	}
 	get attrs() {
 		return this.#e.attributes;
@@ -6976,21 +7000,21 @@ var af = class extends Xd {
 		return this.#e.shape;
 	}
 	get chunks() {
-		return this[nf].chunkShape;
+		return this[of].chunkShape;
 	}
 	get dtype() {
 		return this.#e.data_type;
 	}
 	async getChunk(e, t, n) {
-		n?.useSharedArrayBuffer && Nu();
-		let r = this[nf], i = await r.getChunkBytes(e, t);
+		n?.useSharedArrayBuffer && Iu();
+		let r = this[of], i = await r.getChunkBytes(e, t);
 		if (!i) {
 			let e = r.chunkShape.reduce((e, t) => e * t, 1), t;
 			if (n?.useSharedArrayBuffer) {
 				let n = new r.TypedArray(0);
 				if (!("BYTES_PER_ELEMENT" in n)) console.warn("zarrita: useSharedArrayBuffer is not supported for non-buffer-backed data types."), t = new r.TypedArray(e);
 				else {
-					let i = Pu(e * n.BYTES_PER_ELEMENT, !0);
+					let i = Lu(e * n.BYTES_PER_ELEMENT, !0);
 					t = new r.TypedArray(i, 0, e);
 				}
 			} else t = new r.TypedArray(e);
@@ -7003,26 +7027,26 @@ var af = class extends Xd {
 		return r.codec.decode(i);
 	}
 	is(e) {
-		return Wu(this.dtype, e);
+		return qu(this.dtype, e);
 	}
 };
 // node_modules/zarrita/dist/src/extension/extend.js
-function of(e, t) {
+function lf(e, t) {
 	let n = e;
 	for (let e of t) n = n instanceof Promise ? n.then((t) => e(t)) : e(n);
 	return n;
 }
 // node_modules/zarrita/dist/src/extension/extend-array.js
-function sf(e, ...t) {
-	return of(e, t);
+function uf(e, ...t) {
+	return lf(e, t);
 }
 // node_modules/zarrita/dist/src/open.js
-async function cf(e) {
+async function df(e) {
 	let t = e.store.arrayExtensions;
-	return t?.length ? await sf(e, ...t) : e;
+	return t?.length ? await uf(e, ...t) : e;
 }
-var lf = uf();
-function uf() {
+var ff = pf();
+function pf() {
 	let e = /* @__PURE__ */ new WeakMap();
 	function t(t) {
 		let n = e.get(t) ?? {
@@ -7041,46 +7065,46 @@ function uf() {
 		}
 	};
 }
-async function df(e, t) {
+async function mf(e, t) {
 	let n = await e.store.get(e.resolve(".zattrs").path, { signal: t });
-	return n ? Fu(n) : {};
+	return n ? Ru(n) : {};
 }
-async function ff(e, t = {}) {
-	let n = "store" in e ? e : new Xd(e), { signal: r } = t, i = {};
-	return (t.attrs ?? !0) && (i = await df(n, r)), r?.throwIfAborted(), t.kind === "array" ? pf(n, i, r) : t.kind === "group" ? mf(n, i, r) : pf(n, i, r).catch((e) => (qu(e, Su, Cu), mf(n, i, r)));
+async function hf(e, t = {}) {
+	let n = "store" in e ? e : new $d(e), { signal: r } = t, i = {};
+	return (t.attrs ?? !0) && (i = await mf(n, r)), r?.throwIfAborted(), t.kind === "array" ? gf(n, i, r) : t.kind === "group" ? _f(n, i, r) : gf(n, i, r).catch((e) => (Xu(e, Tu, Eu), _f(n, i, r)));
 }
-async function pf(e, t, n) {
+async function gf(e, t, n) {
 	let { path: r } = e.resolve(".zarray"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new Su("v2 array", { path: r });
-	return lf.increment(e.store, "v2"), cf(new af(e.store, e.path, Hu(Fu(i), t)));
+	if (!i) throw new Tu("v2 array", { path: r });
+	return ff.increment(e.store, "v2"), df(new cf(e.store, e.path, Gu(Ru(i), t)));
 }
-async function mf(e, t, n) {
+async function _f(e, t, n) {
 	let { path: r } = e.resolve(".zgroup"), i = await e.store.get(r, { signal: n });
-	if (!i) throw new Su("v2 group", { path: r });
-	return lf.increment(e.store, "v2"), new Qd(e.store, e.path, Uu(Fu(i), t));
+	if (!i) throw new Tu("v2 group", { path: r });
+	return ff.increment(e.store, "v2"), new tf(e.store, e.path, Ku(Ru(i), t));
 }
-async function hf(e, t) {
+async function vf(e, t) {
 	let { store: n, path: r } = e.resolve("zarr.json"), i = await e.store.get(r, { signal: t });
-	if (!i) throw new Su("v3 array or group", { path: r });
-	let a = Fu(i);
-	return a.node_type === "array" && (a.fill_value = Ku(a)), a.node_type === "array" ? cf(new af(n, e.path, a)) : new Qd(n, e.path, a);
+	if (!i) throw new Tu("v3 array or group", { path: r });
+	let a = Ru(i);
+	return a.node_type === "array" && (a.fill_value = Yu(a)), a.node_type === "array" ? df(new cf(n, e.path, a)) : new tf(n, e.path, a);
 }
-async function gf(e, t = {}) {
-	let n = "store" in e ? e : new Xd(e), r = await hf(n, t.signal);
-	if (lf.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof af || t.kind === "group" && r instanceof Qd) return r;
-	let i = r instanceof af ? "array" : "group";
-	throw new Su(`${t.kind} at ${n.path}`, {
+async function yf(e, t = {}) {
+	let n = "store" in e ? e : new $d(e), r = await vf(n, t.signal);
+	if (ff.increment(n.store, "v3"), t.kind === void 0 || t.kind === "array" && r instanceof cf || t.kind === "group" && r instanceof tf) return r;
+	let i = r instanceof cf ? "array" : "group";
+	throw new Tu(`${t.kind} at ${n.path}`, {
 		path: n.path,
 		found: i
 	});
 }
-async function _f(e, t = {}) {
-	let n = "store" in e ? e.store : e, r = lf.versionMax(n), i = r === "v2" ? _f.v2 : _f.v3, a = r === "v2" ? _f.v3 : _f.v2;
-	return i(e, t).catch((n) => (qu(n, Su, Cu), a(e, t)));
+async function bf(e, t = {}) {
+	let n = "store" in e ? e.store : e, r = ff.versionMax(n), i = r === "v2" ? bf.v2 : bf.v3, a = r === "v2" ? bf.v3 : bf.v2;
+	return i(e, t).catch((n) => (Xu(n, Tu, Eu), a(e, t)));
 }
-_f.v2 = ff, _f.v3 = gf;
+bf.v2 = hf, bf.v3 = yf;
 // src/data/page.ts
-var vf = 201326592, yf = class {
+var xf = 201326592, Sf = class {
 	held = /* @__PURE__ */ new Map();
 	sizes = /* @__PURE__ */ new Map();
 	total = 0;
@@ -7091,12 +7115,12 @@ var vf = 201326592, yf = class {
 		return this.held.set(e, r), r.then((t) => {
 			this.sizes.set(e, t.byteLength), this.total += t.byteLength;
 			for (let t of this.held.keys()) {
-				if (this.total <= vf || t === e) break;
+				if (this.total <= xf || t === e) break;
 				this.total -= this.sizes.get(t) ?? 0, this.sizes.delete(t), this.held.delete(t);
 			}
 		}, () => this.held.delete(e)), r;
 	}
-}, bf = class {
+}, Cf = class {
 	name;
 	path;
 	array;
@@ -7106,10 +7130,10 @@ var vf = 201326592, yf = class {
 	rowLength;
 	levels;
 	constructor(e, t, n, r) {
-		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && xf(this.approximate);
+		this.name = e, this.path = t, this.array = n, this.cache = r, this.shape = n.shape, this.rowLength = n.shape.slice(1).reduce((e, t) => e * t, 1), this.approximate = n.attrs.quantised ?? null, this.levels = this.approximate && wf(this.approximate);
 	}
 	size(e) {
-		return this.shape[kl[this.name].indexOf(e)];
+		return this.shape[Ml[this.name].indexOf(e)];
 	}
 	chunk(e) {
 		return this.cache.get(`${this.path}/${e}`, async () => {
@@ -7135,26 +7159,26 @@ var vf = 201326592, yf = class {
 		return e.forEach((e, n) => t.set(e, n * this.rowLength)), t;
 	}
 };
-function xf(e) {
+function wf(e) {
 	let t = /* @__PURE__ */ new Float32Array(256);
 	for (let n = 0; n < 255; n++) t[n] = e.kind === "linear" ? n * e.step : n ? 2 ** (e.floor + (n - 1) * e.step) : 0;
 	return t[255] = NaN, t;
 }
-function Sf(e, t) {
+function Tf(e, t) {
 	return t.kind === "linear" ? [Math.max(0, e - t.step / 2), e + t.step / 2] : e === 0 ? [0, 2 ** (t.floor - t.step / 2)] : [e * 2 ** (-t.step / 2), e * 2 ** (t.step / 2)];
 }
-var Cf = class e {
+var Ef = class e {
 	store;
 	document;
 	leftOut;
-	cache = new yf();
+	cache = new Sf();
 	arrays = /* @__PURE__ */ new Map();
 	attributes = /* @__PURE__ */ new Map();
 	constructor(e, t, n) {
 		this.store = e, this.document = t, this.leftOut = n;
 	}
 	static async open(t) {
-		let n = await wf(t, ""), r = n.floatlens;
+		let n = await Df(t, ""), r = n.floatlens;
 		if (r?.format !== "page") throw Error("There is no page group here.");
 		if (r.version > 1) throw Error(`This page reads page groups up to version 1, and this one is ${r.version}.`);
 		return new e(t, r, n.left_out ?? {});
@@ -7162,7 +7186,7 @@ var Cf = class e {
 	array(e, t) {
 		if (!e.arrays.includes(t)) return null;
 		let n = `${e.path}/${t}`, r = this.arrays.get(n);
-		return r || (r = _f.v3(Zd({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new bf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
+		return r || (r = bf.v3(ef({ get: (e) => this.store.get(e) }).resolve(n), { kind: "array" }).then((e) => new Cf(t, n, e, this.cache)), this.arrays.set(n, r)), r;
 	}
 	async values(e, t) {
 		let n = this.array(e, t);
@@ -7176,19 +7200,19 @@ var Cf = class e {
 	}
 	attributesOf(e) {
 		let t = this.attributes.get(e);
-		return t || this.attributes.set(e, t = wf(this.store, e)), t;
+		return t || this.attributes.set(e, t = Df(this.store, e)), t;
 	}
 };
-async function wf(e, t) {
+async function Df(e, t) {
 	let n = await e.get(`/${t ? `${t}/` : ""}zarr.json`);
 	if (!n) throw Error(`The page group has no ${t || "root"}.`);
 	return JSON.parse(new TextDecoder().decode(n)).attributes;
 }
 // src/parts/Panel.svelte
-var Tf = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), Ef = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), Df = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), Of = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), kf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Af = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), jf = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), Mf = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), Nf = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), Pf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
-function Ff(e, t) {
-	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.run]), a = /* @__PURE__ */ A(() => n.sampleOf(t.run)), o = /* @__PURE__ */ A(() => n.stepIn(t.run)), s = /* @__PURE__ */ A(() => n.layerIn(t.run)), c = /* @__PURE__ */ A(() => n.headIn(t.run)), l = /* @__PURE__ */ A(() => n.groupIn(t.run)), u = /* @__PURE__ */ A(() => n.colour === "share" ? "share" : "lift"), d = /* @__PURE__ */ A(() => Hc(V(u), n.scale === "log")), f = /* @__PURE__ */ A(() => t.run === n.run), p = /* @__PURE__ */ M(null), m = /* @__PURE__ */ M(null), h = /* @__PURE__ */ M(null), g = /* @__PURE__ */ M({}), _ = /* @__PURE__ */ M(/* @__PURE__ */ new Int32Array()), v = /* @__PURE__ */ M(null), y = /* @__PURE__ */ M(null), b = /* @__PURE__ */ M("");
+var Of = /* @__PURE__ */ U("<p class=\"failed\" role=\"alert\"> </p>"), kf = /* @__PURE__ */ U("<span class=\"dim\"> </span>"), Af = /* @__PURE__ */ U("<li><button class=\"quiet\"><b> </b> <span> </span></button> <span class=\"meter\" aria-hidden=\"true\"><span></span></span> <span class=\"number\"> </span> <!></li>"), jf = /* @__PURE__ */ U("<ol></ol> <p class=\"note\"> </p>", 1), Mf = /* @__PURE__ */ U("<p class=\"note\"> </p>"), Nf = /* @__PURE__ */ U("<section class=\"card evidence\"><header><h3> </h3></header> <!></section>"), Pf = /* @__PURE__ */ U("<span class=\"choice\" role=\"group\" aria-label=\"Rows of the heat map\"><button>layers</button> <button>steps</button></span>"), Ff = /* @__PURE__ */ U("<section class=\"card text\"><!></section> <!> <div class=\"below\"><!> <div class=\"by-layer\"><!> <!> <!></div></div>", 1), If = /* @__PURE__ */ U("<p class=\"note\">Reading …</p>"), Lf = /* @__PURE__ */ U("<div><div class=\"panel-head\"><h2> </h2> <p> </p></div> <!> <!></div>");
+function Rf(e, t) {
+	Xe(t, !0), $i(() => t.run);
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.run]), a = /* @__PURE__ */ A(() => n.sampleOf(t.run)), o = /* @__PURE__ */ A(() => n.stepIn(t.run)), s = /* @__PURE__ */ A(() => n.layerIn(t.run)), c = /* @__PURE__ */ A(() => n.headIn(t.run)), l = /* @__PURE__ */ A(() => n.groupIn(t.run)), u = /* @__PURE__ */ A(() => n.colour === "share" ? "share" : "lift"), d = /* @__PURE__ */ A(() => Gc(V(u), n.scale === "log")), f = /* @__PURE__ */ A(() => t.run === n.run), p = /* @__PURE__ */ M(null), m = /* @__PURE__ */ M(null), h = /* @__PURE__ */ M(null), g = /* @__PURE__ */ M({}), _ = /* @__PURE__ */ M(/* @__PURE__ */ new Int32Array()), v = /* @__PURE__ */ M(null), y = /* @__PURE__ */ M(null), b = /* @__PURE__ */ M("");
 	function x(e) {
 		let t = !1;
 		return e().then((e) => !t && e(), (e) => !t && N(b, String(e), !0)), () => void (t = !0);
@@ -7214,7 +7238,7 @@ function Ff(e, t) {
 			n.heat
 		];
 		return x(async () => {
-			let n = await Nl(r, e, t, u), [i, a] = await Promise.all([Fl(r, n, d, f, g), _ === "steps" ? zl(r, e, t, d, f, g) : Rl(r, n, f, g)]);
+			let n = await Il(r, e, t, u), [i, a] = await Promise.all([Rl(r, n, d, f, g), _ === "steps" ? Hl(r, e, t, d, f, g) : Vl(r, n, f, g)]);
 			return () => (N(p, n), N(m, i), N(h, a));
 		});
 	}), Cn(() => {
@@ -7226,7 +7250,7 @@ function Ff(e, t) {
 			V(c)
 		];
 		return x(async () => {
-			let n = o === null ? null : await Vl(r, e, t, o, l, u);
+			let n = o === null ? null : await Wl(r, e, t, o, l, u);
 			return () => N(y, n);
 		});
 	});
@@ -7235,12 +7259,12 @@ function Ff(e, t) {
 		return t === 2 ? "mask" : t ? $(V(g)[t === 3 ? V(_)[e] : V(p).whole("canvas")[e]] ?? "") : "nothing yet";
 	}, C = (e, t, n = "") => {
 		if (!t || !Z(e)) return `${Q(e, 5)}${n}`;
-		let [r, i] = Sf(e, t);
+		let [r, i] = Tf(e, t);
 		return `≈ ${Q(e, 3)}${n} (${Q(r, 2)} to ${Q(i, 2)})`;
 	};
 	function w(e, t, n, r) {
 		let a = V(p)?.whole("role")?.[t], o = V(p)?.whole("confidence")?.[t], s = [["position", String(t)]];
-		return a && s.push(["role", Ol[a]]), s.push(["state", Dl[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", Hl[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
+		return a && s.push(["role", jl[a]]), s.push(["state", Al[V(p)?.whole("state")?.[t] ?? 0]]), Z(o) && s.push(["confidence", Q(o, 4)]), e && (s.push(["lift", `${C(e.lift[t], e.approximate)} · null 1`]), s.push(["share", `${e.approximate ? "≈ " : ""}${Q(100 * e.share[t], 5)} % · null ${Q(100 * e.fairShare[t], 5)} %`]), s.push(["rank", e.ranks[t] ? `${e.approximate ? "≈ " : ""}${e.ranks[t]} of ${e.ranks.filter(Boolean).length}` : "–"]), e.standing && s.push(["standing", Gl[e.standing[t]]])), s.push(["layer", `${V(i).layers[n]}, ${V(c) === null ? "mean over heads" : `head ${V(c)}`}`], ["step", `${r} · ${V(i).groups[V(l)]} rows`]), s;
 	}
 	function T(e, t) {
 		let r = e.currentTarget.getBoundingClientRect();
@@ -7252,7 +7276,7 @@ function Ff(e, t) {
 		};
 	}
 	async function E(e, t, u) {
-		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Nl(r, V(i), V(a), m), _ = await Fl(r, g, h, V(c), V(l));
+		let { clientX: d, clientY: f } = e, [m, h] = n.heat === "steps" ? [t, V(s)] : [V(o), t], g = m === V(p).step ? V(p) : await Il(r, V(i), V(a), m), _ = await Rl(r, g, h, V(c), V(l));
 		n.hover = {
 			x: d,
 			y: f,
@@ -7269,7 +7293,7 @@ function Ff(e, t) {
 	function te(e, t) {
 		V(f) && (n.key = t, n.row = null, n.heat === "steps" ? n.goTo(e) : n.layer = e);
 	}
-	let ne = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), re = (e, t) => V(ne).map((n) => V(p)?.along(e, n, V(l))?.[t] ?? null), ie = (e) => V(ne).map((t) => V(v)?.[(t * V(i).groups.length + V(l)) * El.length + e] ?? null), ae = /* @__PURE__ */ A(() => V(p) ? Tl.map((e, t) => ({
+	let ne = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), re = (e, t) => V(ne).map((n) => V(p)?.along(e, n, V(l))?.[t] ?? null), ie = (e) => V(ne).map((t) => V(v)?.[(t * V(i).groups.length + V(l)) * kl.length + e] ?? null), ae = /* @__PURE__ */ A(() => V(p) ? Ol.map((e, t) => ({
 		name: e,
 		colour: t,
 		values: re("absorbed", t),
@@ -7313,29 +7337,29 @@ function Ff(e, t) {
 				S(a),
 				e,
 				V(h).share[t],
-				Hl[V(h).standing?.[t] ?? -1] ?? ""
+				Gl[V(h).standing?.[t] ?? -1] ?? ""
 			];
 		}) : []
 	}), le = (e) => () => ({
 		head: ["layer", ...e.flatMap((e) => [e.name, ...e.nulls ? [`${e.name}, null`] : []])],
 		rows: V(ne).map((t) => [V(i).layers[t], ...e.flatMap((e) => [e.values[t], ...e.nulls ? [e.nulls[t]] : []])])
 	}), ue = /* @__PURE__ */ A(() => V(p)?.along("rows", V(s), V(l))?.[0] ?? V(p)?.whole("rows")?.[V(l)]);
-	var de = Pf();
+	var de = Lf();
 	let fe;
 	var pe = P(de), me = P(pe), he = I(me, !0), ge = I(L(me, 2));
 	k(pe);
 	var _e = L(pe, 2), ve = (e) => {
-		var t = Tf(), n = I(t, !0);
+		var t = Of(), n = I(t, !0);
 		R(() => K(n, V(b))), G(e, t);
 	};
 	q(_e, (e) => {
 		V(b) && e(ve);
 	});
 	var ye = L(_e, 2), be = (e) => {
-		var r = Mf(), l = F(r), v = P(l);
+		var r = Ff(), l = F(r), v = P(l);
 		{
 			let e = /* @__PURE__ */ A(() => V(f) ? n.key : null), r = /* @__PURE__ */ A(() => V(f) ? n.row : null), a = /* @__PURE__ */ A(() => V(y)?.keys ?? []), s = /* @__PURE__ */ A(() => `Text of ${V(i).name} at step ${V(o)}`);
-			fu(v, {
+			hu(v, {
 				get frame() {
 					return V(p);
 				},
@@ -7376,18 +7400,18 @@ function Ff(e, t) {
 		}
 		k(l);
 		var b = L(l, 2), x = (e) => {
-			var t = Af(), r = P(t), o = I(P(r));
+			var t = Nf(), r = P(t), o = I(P(r));
 			k(r);
 			var l = L(r, 2), u = (e) => {
-				var t = Of(), r = F(t);
+				var t = jf(), r = F(t);
 				Y(r, 21, () => V(y).keys, J, (e, t) => {
-					var r = Df(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
+					var r = Af(), a = P(r), o = P(a), s = I(o, !0), l = I(L(o, 2));
 					k(a);
 					var u = L(a, 2), d = P(u);
 					let f;
 					k(u);
 					var p = L(u, 2), m = I(p), h = L(p, 2), g = (e) => {
-						var n = Ef(), r = I(n);
+						var n = kf(), r = I(n);
 						R(() => K(r, `${V(t).heads ?? ""} of ${V(i).heads ?? ""} heads`)), G(e, n);
 					};
 					q(h, (e) => {
@@ -7403,7 +7427,7 @@ function Ff(e, t) {
 				var a = I(L(r, 2));
 				R(() => K(a, `Layer ${V(i).layers[V(s)] ?? ""}, ${V(c) === null ? "mean over heads; of each head only the strongest keys were kept, so each share is the least it can be" : `head ${V(c)}`}. At the step that committed it.`)), G(e, t);
 			}, d = (e) => {
-				var t = kf(), n = I(t, !0);
+				var t = Mf(), n = I(t, !0);
 				R(() => K(n, V(a).skipped["top keys"] ?? "No row of this trace wrote it.")), G(e, t);
 			};
 			q(l, (e) => {
@@ -7417,7 +7441,7 @@ function Ff(e, t) {
 		{
 			let e = (e) => {
 				var t = Nr(), r = F(t), i = (e) => {
-					var t = jf(), r = P(t), i = L(r, 2);
+					var t = Pf(), r = P(t), i = L(r, 2);
 					k(t), R(() => {
 						X(r, "aria-pressed", n.heat !== "steps"), X(i, "aria-pressed", n.heat === "steps");
 					}), H("click", r, () => n.heat = "layers"), H("click", i, () => n.heat = "steps"), G(e, t);
@@ -7426,7 +7450,7 @@ function Ff(e, t) {
 					V(f) && e(i);
 				}), G(e, t);
 			}, t = /* @__PURE__ */ A(() => n.heat === "steps" ? `Steps × keys, layer ${V(i).layers[V(s)]}` : `Layers × keys, step ${V(o)}`);
-			Ic(w, {
+			zc(w, {
 				get title() {
 					return V(t);
 				},
@@ -7436,7 +7460,7 @@ function Ff(e, t) {
 					var r = Nr(), c = F(r), l = (e) => {
 						{
 							let t = /* @__PURE__ */ A(() => `Received attention of ${V(i).name}: ${n.heat === "steps" ? "steps" : "layers"} by keys`), r = /* @__PURE__ */ A(() => n.heat === "steps" ? Array.from({ length: V(h).rows }, (e, t) => t) : V(i).layers), a = /* @__PURE__ */ A(() => n.heat === "steps" ? "step" : "layer"), c = /* @__PURE__ */ A(() => n.heat === "steps" ? V(o) : V(s)), l = /* @__PURE__ */ A(() => V(f) ? n.key : null);
-							ru(e, {
+							ou(e, {
 								get label() {
 									return V(t);
 								},
@@ -7467,7 +7491,7 @@ function Ff(e, t) {
 							});
 						}
 					}, p = (e) => {
-						var t = kf(), n = I(t, !0);
+						var t = Mf(), n = I(t, !0);
 						R(() => K(n, V(a).skipped["values per head"] ?? V(a).skipped.attention ?? "Nothing was recorded here.")), G(e, t);
 					};
 					q(c, (e) => {
@@ -7483,7 +7507,7 @@ function Ff(e, t) {
 		var ne = L(w, 2), re = P(ne);
 		{
 			let e = /* @__PURE__ */ A(() => le(V(ae)));
-			Ic(re, {
+			zc(re, {
 				title: "Absorption by layer",
 				get table() {
 					return V(e);
@@ -7491,7 +7515,7 @@ function Ff(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						cl(e, {
+						dl(e, {
 							label: "Absorption by layer",
 							get x() {
 								return V(i).layers;
@@ -7518,7 +7542,7 @@ function Ff(e, t) {
 		var ie = L(re, 2);
 		{
 			let e = /* @__PURE__ */ A(() => le(V(oe))), t = /* @__PURE__ */ A(() => V(a).skipped.entropy ?? "");
-			Ic(ie, {
+			zc(ie, {
 				title: "Row entropy by layer",
 				get table() {
 					return V(e);
@@ -7529,7 +7553,7 @@ function Ff(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						cl(e, {
+						dl(e, {
 							label: "Row entropy by layer",
 							get x() {
 								return V(i).layers;
@@ -7556,7 +7580,7 @@ function Ff(e, t) {
 		var ue = L(ie, 2);
 		{
 			let e = /* @__PURE__ */ A(() => le(V(se))), t = /* @__PURE__ */ A(() => V(a).skipped["float index"] ?? (V(i).autoregressive ? "A step has one row, so movement cannot be told from noise here." : "It floats where “across halves” lies above “no movement”."));
-			Ic(ue, {
+			zc(ue, {
 				title: "Float index by layer, whole run",
 				get table() {
 					return V(e);
@@ -7567,7 +7591,7 @@ function Ff(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => V(f) ? (e) => n.layer = e : void 0);
-						cl(e, {
+						dl(e, {
 							label: "Float index by layer",
 							get x() {
 								return V(i).layers;
@@ -7593,7 +7617,7 @@ function Ff(e, t) {
 		}
 		k(ne), k(C), G(e, r);
 	}, xe = (e) => {
-		G(e, Nf());
+		G(e, If());
 	};
 	q(ye, (e) => {
 		V(p) ? e(be) : V(b) || e(xe, 1);
@@ -7608,16 +7632,16 @@ function Ff(e, t) {
 }
 Cr(["click"]);
 // src/views/Watch.svelte
-var If = /* @__PURE__ */ U("<div><!> <!></div>");
-function Lf(e, t) {
+var zf = /* @__PURE__ */ U("<div><!> <!></div>");
+function Bf(e, t) {
 	Xe(t, !0);
 	let n = Zi();
-	var r = If();
+	var r = zf();
 	let i;
 	var a = P(r);
 	{
 		let e = /* @__PURE__ */ A(() => n.other === null);
-		Ff(a, {
+		Rf(a, {
 			get run() {
 				return n.run;
 			},
@@ -7630,7 +7654,7 @@ function Lf(e, t) {
 		});
 	}
 	var o = L(a, 2), s = (e) => {
-		Ff(e, {
+		Rf(e, {
 			get run() {
 				return n.other;
 			},
@@ -7643,15 +7667,15 @@ function Lf(e, t) {
 	}), k(r), R(() => i = ii(r, 1, "watch", null, i, { two: n.other !== null })), G(e, r), Ze();
 }
 // src/parts/Scatter.svelte
-var Rf = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), zf = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Bf = /* @__PURE__ */ W("<path></path>"), Vf = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), Hf = /* @__PURE__ */ W("<g><!></g>"), Uf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
-function Wf(e, t) {
+var Vf = /* @__PURE__ */ W("<line class=\"grid\" x1=\"52\"></line><text class=\"tick\" x=\"46\" text-anchor=\"end\"> </text>", 1), Hf = /* @__PURE__ */ W("<text class=\"tick\" text-anchor=\"middle\"> </text>"), Uf = /* @__PURE__ */ W("<path></path>"), Wf = /* @__PURE__ */ W("<circle r=\"3.4\"></circle>"), Gf = /* @__PURE__ */ W("<g><!></g>"), Kf = /* @__PURE__ */ U("<div class=\"plot\"><svg data-chart=\"\" role=\"img\"><!><!><text class=\"axis-label\" x=\"52\" y=\"11\"> </text><text class=\"axis-label\" text-anchor=\"end\"> </text><!></svg> <ul class=\"legend\"><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><path class=\"point anchor\" d=\"M1 5l5 5 5-5-5-5z\"></path></svg> anchor of the run</li><li><svg width=\"12\" height=\"10\" aria-hidden=\"true\"><circle class=\"point\" cx=\"6\" cy=\"5\" r=\"3.4\"></circle></svg> other key</li></ul></div>");
+function qf(e, t) {
 	Xe(t, !0);
-	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Array.from({ length: t.x.length }, (e, t) => t).filter((e) => Z(t.x[e]) && Z(t.y[e])).sort((e, n) => Number(t.standing[e] === 1) - Number(t.standing[n] === 1))), a = /* @__PURE__ */ A(() => sc(s(t.x), [52, V(r) - 14]).nice(5)), o = /* @__PURE__ */ A(() => sc(s(t.y), [264, 20]).nice(5));
-	function s(e) {
+	let n = Zi(), r = /* @__PURE__ */ M(400), i = /* @__PURE__ */ A(() => Array.from({ length: t.x.length }, (e, t) => t).filter((e) => Z(t.x[e]) && Z(t.y[e])).sort((e, n) => Number(t.standing[e] === 1) - Number(t.standing[n] === 1))), a = ea(() => `${t.label} across`, () => l(t.x)), o = ea(() => `${t.label} up`, () => l(t.y)), s = /* @__PURE__ */ A(() => uc(a() ?? [0, 1], [52, V(r) - 14]).nice(5)), c = /* @__PURE__ */ A(() => uc(o() ?? [0, 1], [264, 20]).nice(5));
+	function l(e) {
 		let t = Array.from(e).filter(Z);
-		return t.length ? [Math.min(...t), Math.max(...t)] : [0, 1];
+		return t.length ? [Math.min(...t), Math.max(...t)] : null;
 	}
-	function c(e, r) {
+	function u(e, r) {
 		n.hover = {
 			x: e.clientX,
 			y: e.clientY,
@@ -7664,59 +7688,59 @@ function Wf(e, t) {
 			]
 		};
 	}
-	var l = Uf(), u = P(l);
-	X(u, "height", 300);
-	var d = P(u);
-	Y(d, 17, () => V(o).ticks(5), J, (e, t) => {
-		var n = Rf(), i = F(n), a = L(i), s = I(a, !0);
-		R((e, t, n, o) => {
-			X(i, "x2", V(r) - 14), X(i, "y1", e), X(i, "y2", t), X(a, "y", n), K(s, o);
+	var d = Kf(), f = P(d);
+	X(f, "height", 300);
+	var p = P(f);
+	Y(p, 17, () => V(c).ticks(5), J, (e, t) => {
+		var n = Vf(), i = F(n), a = L(i), o = I(a, !0);
+		R((e, t, n, s) => {
+			X(i, "x2", V(r) - 14), X(i, "y1", e), X(i, "y2", t), X(a, "y", n), K(o, s);
 		}, [
-			() => V(o)(V(t)),
-			() => V(o)(V(t)),
-			() => V(o)(V(t)) + 3.5,
+			() => V(c)(V(t)),
+			() => V(c)(V(t)),
+			() => V(c)(V(t)) + 3.5,
 			() => Q(V(t), 2)
 		]), G(e, n);
 	});
-	var f = L(d);
-	Y(f, 17, () => V(a).ticks(5), J, (e, t) => {
-		var n = zf();
+	var m = L(p);
+	Y(m, 17, () => V(s).ticks(5), J, (e, t) => {
+		var n = Hf();
 		X(n, "y", 280);
 		var r = I(n, !0);
 		R((e, t) => {
 			X(n, "x", e), K(r, t);
-		}, [() => V(a)(V(t)), () => Q(V(t), 2)]), G(e, n);
+		}, [() => V(s)(V(t)), () => Q(V(t), 2)]), G(e, n);
 	});
-	var p = L(f), m = I(p, !0), h = L(p);
-	X(h, "y", 296);
-	var g = I(h, !0);
-	Y(L(h), 17, () => V(i), J, (e, r) => {
-		var i = Hf(), s = P(i), l = (e) => {
-			var i = Bf();
-			let s;
+	var h = L(m), g = I(h, !0), _ = L(h);
+	X(_, "y", 296);
+	var v = I(_, !0);
+	Y(L(_), 17, () => V(i), J, (e, r) => {
+		var i = Gf(), a = P(i), o = (e) => {
+			var i = Uf();
+			let a;
 			R((e) => {
-				s = ii(i, 0, "point anchor", null, s, { chosen: n.key === V(r) }), X(i, "d", e);
-			}, [() => `M${V(a)(t.x[V(r)]) - 5.5} ${V(o)(t.y[V(r)])}l5.5 5.5 5.5-5.5-5.5-5.5z`]), G(e, i);
-		}, u = (e) => {
-			var i = Vf();
-			let s;
+				a = ii(i, 0, "point anchor", null, a, { chosen: n.key === V(r) }), X(i, "d", e);
+			}, [() => `M${V(s)(t.x[V(r)]) - 5.5} ${V(c)(t.y[V(r)])}l5.5 5.5 5.5-5.5-5.5-5.5z`]), G(e, i);
+		}, l = (e) => {
+			var i = Wf();
+			let a;
 			R((e, t) => {
-				s = ii(i, 0, "point", null, s, { chosen: n.key === V(r) }), X(i, "cx", e), X(i, "cy", t);
-			}, [() => V(a)(t.x[V(r)]), () => V(o)(t.y[V(r)])]), G(e, i);
+				a = ii(i, 0, "point", null, a, { chosen: n.key === V(r) }), X(i, "cx", e), X(i, "cy", t);
+			}, [() => V(s)(t.x[V(r)]), () => V(c)(t.y[V(r)])]), G(e, i);
 		};
-		q(s, (e) => {
-			t.standing[V(r)] === 1 ? e(l) : e(u, -1);
-		}), k(i), H("pointermove", i, (e) => c(e, V(r))), Sr("pointerleave", i, () => n.hover = null), H("click", i, () => n.key = V(r)), G(e, i);
-	}), k(u), Ee(2), k(l), R(() => {
-		X(u, "aria-label", t.label), X(u, "viewBox", `0 0 ${V(r)} 300`), K(m, t.yLabel), X(h, "x", V(r) - 14), K(g, t.xLabel);
-	}), Oi(l, "clientWidth", (e) => N(r, e)), G(e, l), Ze();
+		q(a, (e) => {
+			t.standing[V(r)] === 1 ? e(o) : e(l, -1);
+		}), k(i), H("pointermove", i, (e) => u(e, V(r))), Sr("pointerleave", i, () => n.hover = null), H("click", i, () => n.key = V(r)), G(e, i);
+	}), k(f), Ee(2), k(d), R(() => {
+		X(f, "aria-label", t.label), X(f, "viewBox", `0 0 ${V(r)} 300`), K(g, t.yLabel), X(_, "x", V(r) - 14), K(v, t.xLabel);
+	}), Oi(d, "clientWidth", (e) => N(r, e)), G(e, d), Ze();
 }
 Cr(["pointermove", "click"]);
 // src/views/Why.svelte
-var Gf = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
-function Kf(e, t) {
-	Xe(t, !0);
-	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.place]), a = /* @__PURE__ */ A(() => n.sampleOf(t.place)), o = /* @__PURE__ */ A(() => n.groupIn(t.place)), s = /* @__PURE__ */ A(() => n.layerIn(t.place)), c = (e) => new Ec(() => r.values(V(a), e)), l = c("geometry"), u = c("geometry_standing"), d = c("geometry_means"), f = c("advantage"), p = c("value_norms"), m = c("role_share"), h = c("role_null"), g = c("role_enrichment"), _ = c("flow"), v = c("flow_null"), y = c("flow_fair"), b = c("rollout"), x = c("rollout_null"), S = new Ec(() => r.vocabulary(V(a))), C = c("final"), w = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), T = /* @__PURE__ */ A(() => V(i).groups.length), E = /* @__PURE__ */ A(() => V(a).positions), ee = (e) => l.value.subarray(((e * V(w).length + V(s)) * V(T) + V(o)) * V(E), ((e * V(w).length + V(s)) * V(T) + V(o) + 1) * V(E)), te = (e) => $(S.value?.[C.value?.[e] ?? -1] ?? ""), ne = (e, t) => V(w).map((n) => e?.[t(n)] ?? null), re = (e, t) => ne(d.value, (n) => ((e * V(w).length + n) * V(T) + V(o)) * 2 + t), ie = (e) => ["anchors", "other keys"].map((t, n) => ({
+var Jf = /* @__PURE__ */ U("<p class=\"lede\"> </p> <div class=\"grid\"><!> <!> <!> <!> <!> <!> <!> <!> <!> <!></div>", 1);
+function Yf(e, t) {
+	Xe(t, !0), $i(() => t.place);
+	let n = Zi(), r = n.page, i = /* @__PURE__ */ A(() => r.document.runs[t.place]), a = /* @__PURE__ */ A(() => n.sampleOf(t.place)), o = /* @__PURE__ */ A(() => n.groupIn(t.place)), s = /* @__PURE__ */ A(() => n.layerIn(t.place)), c = (e) => new kc(() => r.values(V(a), e)), l = c("geometry"), u = c("geometry_standing"), d = c("geometry_means"), f = c("advantage"), p = c("value_norms"), m = c("role_share"), h = c("role_null"), g = c("role_enrichment"), _ = c("flow"), v = c("flow_null"), y = c("flow_fair"), b = c("rollout"), x = c("rollout_null"), S = new kc(() => r.vocabulary(V(a))), C = c("final"), w = /* @__PURE__ */ A(() => V(i).layers.map((e, t) => t)), T = /* @__PURE__ */ A(() => V(i).groups.length), E = /* @__PURE__ */ A(() => V(a).positions), ee = (e) => l.value.subarray(((e * V(w).length + V(s)) * V(T) + V(o)) * V(E), ((e * V(w).length + V(s)) * V(T) + V(o) + 1) * V(E)), te = (e) => $(S.value?.[C.value?.[e] ?? -1] ?? ""), ne = (e, t) => V(w).map((n) => e?.[t(n)] ?? null), re = (e, t) => ne(d.value, (n) => ((e * V(w).length + n) * V(T) + V(o)) * 2 + t), ie = (e) => ["anchors", "other keys"].map((t, n) => ({
 		name: t,
 		colour: n,
 		values: re(e, n)
@@ -7807,13 +7831,13 @@ function Kf(e, t) {
 			u.value[(V(s) * V(T) + V(o)) * V(E) + t] === 1 ? "anchor" : ""
 		])
 	}), ye = /* @__PURE__ */ A(() => t.place === n.run ? (e) => n.layer = e : void 0), be = (e) => V(a).skipped[e] ?? "This trace holds nothing for it.";
-	var xe = Gf(), Se = F(xe), D = I(Se), Ce = L(Se, 2), O = P(Ce);
+	var xe = Jf(), Se = F(xe), D = I(Se), Ce = L(Se, 2), O = P(Ce);
 	{
 		let e = /* @__PURE__ */ A(() => `QK geometry of every key, layer ${V(i).layers[V(s)]}`), t = /* @__PURE__ */ A(() => l.value && u.value ? ve : () => ({
 			head: [],
 			rows: []
 		})), n = /* @__PURE__ */ A(() => l.value ? "Anchors are those of all rows of the run together." : be("geometry"));
-		Ic(O, {
+		zc(O, {
 			get title() {
 				return V(e);
 			},
@@ -7827,7 +7851,7 @@ function Kf(e, t) {
 				var n = Nr(), r = F(n), i = (e) => {
 					{
 						let t = /* @__PURE__ */ A(() => ee(1)), n = /* @__PURE__ */ A(() => ee(0)), r = /* @__PURE__ */ A(() => u.value.subarray((V(s) * V(T) + V(o)) * V(E), (V(s) * V(T) + V(o) + 1) * V(E)));
-						Wf(e, {
+						qf(e, {
 							label: "Cosine against norm product",
 							xLabel: "norm product |q| |k|",
 							yLabel: "cosine of q and k",
@@ -7854,7 +7878,7 @@ function Kf(e, t) {
 	var we = L(O, 2);
 	{
 		let e = /* @__PURE__ */ A(() => ge(V(ae))), t = /* @__PURE__ */ A(() => f.value ? "Direction and norm add up to the advantage, exactly." : be("advantage"));
-		Ic(we, {
+		zc(we, {
 			title: "Score advantage of anchors, by direction and by norm",
 			get table() {
 				return V(e);
@@ -7864,7 +7888,7 @@ function Kf(e, t) {
 			},
 			children: (e, t) => {
 				var n = Nr(), r = F(n), a = (e) => {
-					cl(e, {
+					dl(e, {
 						label: "Advantage by layer",
 						get x() {
 							return V(i).layers;
@@ -7894,7 +7918,7 @@ function Kf(e, t) {
 	var Te = L(we, 2);
 	{
 		let e = /* @__PURE__ */ A(() => ge(ie(0))), t = /* @__PURE__ */ A(() => d.value ? "" : be("geometry"));
-		Ic(Te, {
+		zc(Te, {
 			title: "Cosine by layer",
 			get table() {
 				return V(e);
@@ -7906,7 +7930,7 @@ function Kf(e, t) {
 				var n = Nr(), r = F(n), a = (e) => {
 					{
 						let t = /* @__PURE__ */ A(() => ie(0));
-						cl(e, {
+						dl(e, {
 							label: "Cosine by layer",
 							get x() {
 								return V(i).layers;
@@ -7936,7 +7960,7 @@ function Kf(e, t) {
 	var Ee = L(Te, 2);
 	{
 		let e = /* @__PURE__ */ A(() => ge(ie(1))), t = /* @__PURE__ */ A(() => d.value ? "" : be("geometry"));
-		Ic(Ee, {
+		zc(Ee, {
 			title: "Norm product by layer",
 			get table() {
 				return V(e);
@@ -7948,7 +7972,7 @@ function Kf(e, t) {
 				var n = Nr(), r = F(n), a = (e) => {
 					{
 						let t = /* @__PURE__ */ A(() => ie(1));
-						cl(e, {
+						dl(e, {
 							label: "Norm product by layer",
 							get x() {
 								return V(i).layers;
@@ -7978,7 +8002,7 @@ function Kf(e, t) {
 	var De = L(Ee, 2);
 	{
 		let e = /* @__PURE__ */ A(() => ge(V(oe))), t = /* @__PURE__ */ A(() => p.value ? "Anchors with small values draw attention and hand on little." : be("geometry"));
-		Ic(De, {
+		zc(De, {
 			title: "Value norms by layer",
 			get table() {
 				return V(e);
@@ -7988,7 +8012,7 @@ function Kf(e, t) {
 			},
 			children: (e, t) => {
 				var n = Nr(), r = F(n), a = (e) => {
-					cl(e, {
+					dl(e, {
 						label: "Value norms by layer",
 						get x() {
 							return V(i).layers;
@@ -8017,7 +8041,7 @@ function Kf(e, t) {
 	var Oe = L(De, 2);
 	{
 		let e = /* @__PURE__ */ A(() => g.value ? "Anchor mass on a role over its fair share; the table has all roles." : be("roles by depth"));
-		Ic(Oe, {
+		zc(Oe, {
 			title: "Enrichment of roles by depth",
 			table: _e,
 			get note() {
@@ -8025,7 +8049,7 @@ function Kf(e, t) {
 			},
 			children: (e, t) => {
 				var n = Nr(), r = F(n), a = (e) => {
-					cl(e, {
+					dl(e, {
 						label: "Enrichment of roles by layer",
 						get x() {
 							return V(i).layers;
@@ -8054,7 +8078,7 @@ function Kf(e, t) {
 	var ke = L(Oe, 2);
 	{
 		let e = /* @__PURE__ */ A(() => m.value ? "" : be("roles by depth"));
-		Ic(ke, {
+		zc(ke, {
 			title: "Anchor mass by role",
 			table: _e,
 			get note() {
@@ -8062,7 +8086,7 @@ function Kf(e, t) {
 			},
 			children: (e, t) => {
 				var n = Nr(), r = F(n), a = (e) => {
-					cl(e, {
+					dl(e, {
 						label: "Anchor mass by role and layer",
 						get x() {
 							return V(i).layers;
@@ -8091,7 +8115,7 @@ function Kf(e, t) {
 	var Ae = L(ke, 2);
 	{
 		let e = /* @__PURE__ */ A(() => ge(V(pe))), t = /* @__PURE__ */ A(() => _.value ? `Attention of the rows that write.${V(a).regions.length > 7 ? " The first seven regions." : ""}` : be("region flow"));
-		Ic(Ae, {
+		zc(Ae, {
 			title: "Direct flow into regions",
 			get table() {
 				return V(e);
@@ -8101,7 +8125,7 @@ function Kf(e, t) {
 			},
 			children: (e, t) => {
 				var n = Nr(), r = F(n), a = (e) => {
-					cl(e, {
+					dl(e, {
 						label: "Direct flow by layer",
 						get x() {
 							return V(i).layers;
@@ -8131,7 +8155,7 @@ function Kf(e, t) {
 	var je = L(Ae, 2);
 	{
 		let e = /* @__PURE__ */ A(() => ge(V(me))), t = /* @__PURE__ */ A(() => _.value ? "Direct flow over the region's fair share." : be("region flow"));
-		Ic(je, {
+		zc(je, {
 			title: "Fair flow into regions",
 			get table() {
 				return V(e);
@@ -8141,7 +8165,7 @@ function Kf(e, t) {
 			},
 			children: (e, t) => {
 				var n = Nr(), r = F(n), a = (e) => {
-					cl(e, {
+					dl(e, {
 						label: "Fair flow by layer",
 						get x() {
 							return V(i).layers;
@@ -8171,7 +8195,7 @@ function Kf(e, t) {
 	var Me = L(je, 2);
 	{
 		let e = /* @__PURE__ */ A(() => ge(V(he))), t = /* @__PURE__ */ A(() => b.value ? "A rollout without its null says nothing: even attention alone piles up on the first region of a causal model." : be("rollout"));
-		Ic(Me, {
+		zc(Me, {
 			title: "Rollout of the answer, with its null",
 			get table() {
 				return V(e);
@@ -8181,7 +8205,7 @@ function Kf(e, t) {
 			},
 			children: (e, t) => {
 				var n = Nr(), r = F(n), a = (e) => {
-					cl(e, {
+					dl(e, {
 						label: "Rollout by layer",
 						get x() {
 							return V(i).layers;
@@ -8211,8 +8235,8 @@ function Kf(e, t) {
 	k(Ce), R((e) => K(D, `Why anchors draw attention, and what they hand on: ${V(i).groups[V(o)] ?? ""} rows of ${e ?? ""}, means over the steps of this text.`), [() => $(V(i).name)]), G(e, xe), Ze();
 }
 // src/views/Tour.svelte
-var qf = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Jf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), Yf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), Xf = /* @__PURE__ */ U("<!><!><!>", 1), Zf = /* @__PURE__ */ U("<!><!>", 1), Qf = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
-function $f(e, t) {
+var Xf = /* @__PURE__ */ U("<b>For these models:</b> ", 1), Zf = /* @__PURE__ */ U("Whether it holds for these models was not checked here; <code>floatlens demo</code> checks such claims, and its folder can be shown beside these runs.", 1), Qf = /* @__PURE__ */ U("<button class=\"stop\"></button>"), $f = /* @__PURE__ */ U("<!><!><!>", 1), ep = /* @__PURE__ */ U("<!><!>", 1), tp = /* @__PURE__ */ U("<section class=\"tour card\" aria-live=\"polite\"><p class=\"dim\"> </p> <h2> </h2> <p class=\"says\"> </p> <p class=\"finding\"><!></p> <div class=\"steps\"><button class=\"choice-button\">Back</button> <!> <button class=\"choice-button\">Next</button></div></section> <!>", 1);
+function np(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = n.page, i = (e) => {
 		let t = r.document.runs.findIndex((t) => t.autoregressive === e);
@@ -8275,11 +8299,11 @@ function $f(e, t) {
 		let t = e.numbers.find((e) => Z(e.value)), n = t ? ` ${t.says.charAt(0).toUpperCase()}${t.says.slice(1)}: ${Q(t.value)} ${t.unit}${Z(t.low) ? ` [${Q(t.low)}, ${Q(t.high)}]` : ""}${Z(t.beside) ? `; ${t.beside_says}: ${Q(t.beside)}` : ""}.` : "";
 		return `“${e.statement}” ${e.verdict === "not asked" ? "was not asked" : e.verdict === "inconclusive" ? "is inconclusive" : e.verdict}${e.reason ? ` (${e.reason})` : ""}.${n}`;
 	}
-	var h = Qf(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), T = (e) => {
-		var t = qf(), n = L(F(t));
+	var h = tp(), g = F(h), _ = P(g), v = I(_), y = L(_, 2), b = I(y, !0), x = L(y, 2), S = I(x, !0), C = L(x, 2), w = P(C), T = (e) => {
+		var t = Xf(), n = L(F(t));
 		R((e) => K(n, ` ${e ?? ""}`), [() => $(m(V(d)))]), G(e, t);
 	}, E = (e) => {
-		var t = Jf();
+		var t = Zf();
 		Ee(2), G(e, t);
 	};
 	q(w, (e) => {
@@ -8287,7 +8311,7 @@ function $f(e, t) {
 	}), k(C);
 	var ee = L(C, 2), te = P(ee), ne = L(te, 2);
 	Y(ne, 17, () => s, J, (e, t, r) => {
-		var i = Yf();
+		var i = Qf();
 		R(() => {
 			X(i, "aria-current", r === V(c) ? "step" : void 0), X(i, "aria-label", `Stop ${r + 1}: ${V(t).title}`);
 		}), H("click", i, () => n.stop = r), G(e, i);
@@ -8295,19 +8319,19 @@ function $f(e, t) {
 	var re = L(ne, 2);
 	k(ee), k(g);
 	var ie = L(g, 2), ae = (e) => {
-		var t = Xf(), n = F(t);
-		sa(n, {});
+		var t = $f(), n = F(t);
+		ua(n, {});
 		var r = L(n);
-		Lf(r, { found: /* @__PURE__ */ new Set() }), pa(L(r), {}), G(e, t);
+		Bf(r, { found: /* @__PURE__ */ new Set() }), ga(L(r), {}), G(e, t);
 	}, oe = (e) => {
-		var t = Zf(), r = F(t);
-		sa(r, {}), Kf(L(r), { get place() {
+		var t = ep(), r = F(t);
+		ua(r, {}), Yf(L(r), { get place() {
 			return n.run;
 		} }), G(e, t);
 	}, se = (e) => {
-		Tc(e, {});
+		Oc(e, {});
 	}, ce = (e) => {
-		wl(e, {});
+		Dl(e, {});
 	};
 	q(ie, (e) => {
 		V(f) === "run" ? e(ae) : V(f) === "why" ? e(oe, 1) : V(f) === "claims" ? e(se, 2) : e(ce, -1);
@@ -8317,8 +8341,8 @@ function $f(e, t) {
 }
 Cr(["click"]);
 // src/views/Training.svelte
-var ep = /* @__PURE__ */ U("<option> </option>"), tp = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), np = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), rp = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
-function ip(e, t) {
+var rp = /* @__PURE__ */ U("<option> </option>"), ip = /* @__PURE__ */ U("<tr><td> </td><td> </td><td class=\"number\"> </td><td class=\"number\"> </td><td class=\"number\"> </td></tr>"), ap = /* @__PURE__ */ U("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures after this update\"><table><thead><tr><th scope=\"col\">measure</th><th scope=\"col\">run</th><th scope=\"col\">value</th><th scope=\"col\">interval</th><th scope=\"col\">null</th></tr></thead><tbody></tbody></table></div>"), op = /* @__PURE__ */ U("<div class=\"filter\"><label class=\"field\">Measure<select></select></label></div> <div class=\"grid\"><!> <!> <!></div> <div class=\"dock plain\"><span class=\"small\">update</span> <div class=\"strip\"><input type=\"range\" min=\"0\" step=\"1\" aria-label=\"Update\"/></div> <output class=\"where\"><b> </b><span> </span></output></div>", 1);
+function sp(e, t) {
 	Xe(t, !0);
 	let n = Zi(), r = /* @__PURE__ */ A(() => n.page.document.training.flatMap((e) => e.points.map((t) => ({
 		...t,
@@ -8363,9 +8387,9 @@ function ip(e, t) {
 			e.null
 		])
 	}), g = /* @__PURE__ */ A(() => V(r).filter((e) => e.update === V(c)[V(l)] && e.layer === null));
-	var _ = rp(), v = F(_), y = P(v), b = L(P(y));
+	var _ = op(), v = F(_), y = P(v), b = L(P(y));
 	Y(b, 21, () => V(i), J, (e, t) => {
-		var n = ep(), r = I(n, !0), i = {};
+		var n = rp(), r = I(n, !0), i = {};
 		R((e) => {
 			K(r, e), i !== (i = V(t)) && (n.value = (n.__value = i) ?? "");
 		}, [() => $(V(t))]), G(e, n);
@@ -8375,7 +8399,7 @@ function ip(e, t) {
 	var S = L(v, 2), C = P(S), w = (e) => {
 		{
 			let t = /* @__PURE__ */ A(() => `${$(V(a))} against the update`), r = /* @__PURE__ */ A(() => h(V(f)));
-			Ic(e, {
+			zc(e, {
 				get title() {
 					return V(t);
 				},
@@ -8385,7 +8409,7 @@ function ip(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(a)} by update`), r = /* @__PURE__ */ A(() => m(V(f), V(c), (e) => e.update));
-						cl(e, {
+						dl(e, {
 							get label() {
 								return V(t);
 							},
@@ -8420,7 +8444,7 @@ function ip(e, t) {
 	var T = L(C, 2), E = (e) => {
 		{
 			let t = /* @__PURE__ */ A(() => `${$(V(a))} by layer after update ${V(c)[V(l)]}`), n = /* @__PURE__ */ A(() => h(V(o).filter((e) => e.update === V(c)[V(l)])));
-			Ic(e, {
+			zc(e, {
 				get title() {
 					return V(t);
 				},
@@ -8430,7 +8454,7 @@ function ip(e, t) {
 				children: (e, t) => {
 					{
 						let t = /* @__PURE__ */ A(() => `${V(a)} by layer`), n = /* @__PURE__ */ A(() => m(V(o).filter((e) => e.update === V(c)[V(l)] && e.layer !== null), V(p), (e) => e.layer));
-						cl(e, {
+						dl(e, {
 							get label() {
 								return V(t);
 							},
@@ -8461,7 +8485,7 @@ function ip(e, t) {
 	var ee = L(T, 2);
 	{
 		let e = /* @__PURE__ */ A(() => `After update ${V(c)[V(l)]}`), t = /* @__PURE__ */ A(() => h(V(g)));
-		Ic(ee, {
+		zc(ee, {
 			get title() {
 				return V(e);
 			},
@@ -8470,9 +8494,9 @@ function ip(e, t) {
 			},
 			drawn: !1,
 			children: (e, t) => {
-				var n = np(), r = P(n), i = L(P(r));
+				var n = ap(), r = P(n), i = L(P(r));
 				Y(i, 21, () => V(g), J, (e, t) => {
-					var n = tp(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
+					var n = ip(), r = P(n), i = I(r, !0), a = L(r), o = I(a, !0), s = L(a), c = I(s), l = L(s), d = I(l, !0), f = I(L(l), !0);
 					k(n), R((e, n, r, a, s) => {
 						K(i, e), K(o, n), K(c, `${r ?? ""} ${V(t).unit ?? ""}`), K(d, a), K(f, s);
 					}, [
@@ -8497,8 +8521,8 @@ function ip(e, t) {
 }
 Cr(["change", "input"]);
 // src/App.svelte
-var ap = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), op = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), sp = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), cp = /* @__PURE__ */ U("<li> </li>"), lp = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), up = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), dp = /* @__PURE__ */ U("<p> <!> </p>"), fp = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), pp = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), mp = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
-function hp(e, t) {
+var cp = /* @__PURE__ */ U("<button class=\"tab\"> </button>"), lp = /* @__PURE__ */ U("<button class=\"quiet\" aria-keyshortcuts=\"/\">Find <kbd>/</kbd></button>"), up = /* @__PURE__ */ U("<div class=\"search\" role=\"search\"><label>Find a token <input type=\"search\"/></label> <span aria-live=\"polite\"> </span> <button class=\"quiet\">before</button><button class=\"quiet\">next</button> <button class=\"quiet\">close</button></div>"), dp = /* @__PURE__ */ U("<li> </li>"), fp = /* @__PURE__ */ U("<section class=\"help\" aria-label=\"Keys\"><ul></ul></section>"), pp = /* @__PURE__ */ U("<p class=\"note\">This page holds nothing for this view.</p>"), mp = /* @__PURE__ */ U("<p> <!> </p>"), hp = /* @__PURE__ */ U("<dt> </dt><dd> </dd>", 1), gp = /* @__PURE__ */ U("<div role=\"status\"><b><bdi> </bdi></b> <dl></dl></div>"), _p = /* @__PURE__ */ U("<div><header class=\"top\"><a class=\"brand\" href=\"#/run\"><svg width=\"22\" height=\"22\" viewBox=\"0 0 22 22\" aria-hidden=\"true\"><circle cx=\"11\" cy=\"11\" r=\"8.5\"></circle><path d=\"M3 13c3-4 5 2 8-2s5 1 8-2\"></path></svg>floatlens</a> <nav aria-label=\"Views\"></nav> <div class=\"tools\"><!> <button class=\"quiet\"> </button> <button class=\"quiet\" aria-label=\"Keys\">?</button></div></header> <!> <!> <main><!> <!></main> <!> <footer><!> <p> <!></p></footer> <!></div>");
+function vp(e, t) {
 	Xe(t, !0);
 	let n = new qi(t.page);
 	Xi(n);
@@ -8641,18 +8665,18 @@ function hp(e, t) {
 		let i = v.find(([t]) => t === e.key);
 		i && (e.preventDefault(), i[2]());
 	}
-	var b = mp();
+	var b = _p();
 	Sr("keydown", rn, (e) => (t.linked || r?.contains(e.target)) && y(e));
 	let x;
 	var S = P(b), C = P(S), w = L(C, 2);
 	Y(w, 21, () => V(s), J, (e, t) => {
-		var r = ap(), i = I(r, !0);
+		var r = cp(), i = I(r, !0);
 		R(() => {
 			X(r, "aria-current", n.view === V(t) ? "page" : void 0), K(i, Wi[V(t)]);
 		}), H("click", r, () => g(V(t))), G(e, r);
 	}), k(w);
 	var T = L(w, 2), E = P(T), ee = (e) => {
-		var t = op();
+		var t = lp();
 		H("click", t, p), G(e, t);
 	};
 	q(E, (e) => {
@@ -8661,7 +8685,7 @@ function hp(e, t) {
 	var te = L(E, 2), ne = I(te, !0), re = L(te, 2);
 	k(T), k(S);
 	var ie = L(S, 2), ae = (e) => {
-		var t = sp(), r = P(t), a = L(P(r));
+		var t = up(), r = P(t), a = L(P(r));
 		vi(a), Ai(a, (e) => N(o, e), () => V(o)), k(r);
 		var s = L(r, 2), c = I(s, !0), l = L(s, 2), u = L(l), p = L(u, 2);
 		k(t), R((e) => K(c, e), [() => V(i).trim() ? `${V(d).size} found` : ""]), H("keydown", a, (e) => e.key === "Enter" && (e.preventDefault(), f(e.shiftKey))), Ci(a, () => V(i), (e) => N(i, e)), H("click", l, () => f(!0)), H("click", u, () => f()), H("click", p, () => {
@@ -8672,11 +8696,11 @@ function hp(e, t) {
 		n.searching && e(ae);
 	});
 	var oe = L(ie, 2), se = (e) => {
-		var t = lp(), n = P(t);
+		var t = fp(), n = P(t);
 		Y(n, 21, () => v, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[1];
-			var i = cp(), a = I(i, !0);
+			var i = dp(), a = I(i, !0);
 			R(() => K(a, r())), G(e, i);
 		}), k(n), k(t), G(e, t);
 	};
@@ -8684,55 +8708,55 @@ function hp(e, t) {
 		n.help && e(se);
 	});
 	var ce = L(oe, 2), le = P(ce), ue = (e) => {
-		sa(e, {});
+		ua(e, {});
 	};
 	q(le, (e) => {
 		V(c) && e(ue);
 	});
 	var de = L(le, 2), fe = (e) => {
-		Lf(e, { get found() {
+		Bf(e, { get found() {
 			return V(d);
 		} });
 	}, pe = (e) => {
-		ta(e, {
+		ia(e, {
 			of: (e, t = m) => {
-				bu(e, { get shown() {
+				Cu(e, { get shown() {
 					return t();
 				} });
 			},
 			$$slots: { of: !0 }
 		});
 	}, me = (e) => {
-		ta(e, {
+		ia(e, {
 			of: (e, t = m) => {
-				Kf(e, { get place() {
+				Yf(e, { get place() {
 					return t();
 				} });
 			},
 			$$slots: { of: !0 }
 		});
 	}, he = (e) => {
-		Tc(e, {});
+		Oc(e, {});
 	}, ge = (e) => {
-		wl(e, {});
+		Dl(e, {});
 	}, _e = (e) => {
-		ip(e, {});
+		sp(e, {});
 	}, ve = (e) => {
-		$f(e, {});
+		np(e, {});
 	}, ye = (e) => {
-		G(e, up());
+		G(e, pp());
 	};
 	q(de, (e) => {
 		n.view === "run" && V(u) ? e(fe) : n.view === "heads" && V(u) ? e(pe, 1) : n.view === "why" && V(u) ? e(me, 2) : n.view === "claims" && t.page.document.claims.length ? e(he, 3) : n.view === "contexts" && t.page.document.evaluations.length ? e(ge, 4) : n.view === "training" && t.page.document.training.length ? e(_e, 5) : n.view === "tour" && V(u) ? e(ve, 6) : e(ye, -1);
 	}), k(ce);
 	var be = L(ce, 2), xe = (e) => {
-		pa(e, {});
+		ga(e, {});
 	};
 	q(be, (e) => {
 		V(c) && n.view !== "why" && e(xe);
 	});
 	var Se = L(be, 2), D = P(Se), Ce = (e) => {
-		var t = dp(), n = P(t), r = L(n), i = (e) => {
+		var t = mp(), n = P(t), r = L(n), i = (e) => {
 			var t = Mr();
 			R((e) => K(t, `· edited: ${e ?? ""}`), [() => V(u).edits.map($).join("; ")]), G(e, t);
 		};
@@ -8760,7 +8784,7 @@ function hp(e, t) {
 	}), k(O), k(Se);
 	var De = L(Se, 2), Oe = (e) => {
 		let t = /* @__PURE__ */ A(() => n.hover);
-		var r = pp();
+		var r = gp();
 		let i, a;
 		var o = P(r), s = I(P(o), !0);
 		k(o);
@@ -8768,7 +8792,7 @@ function hp(e, t) {
 		Y(c, 21, () => V(t).lines, J, (e, t) => {
 			var n = /* @__PURE__ */ A(() => _(V(t), 2));
 			let r = () => V(n)[0], i = () => V(n)[1];
-			var a = fp(), o = F(a), s = I(o, !0), c = I(L(o), !0);
+			var a = hp(), o = F(a), s = I(o, !0), c = I(L(o), !0);
 			R(() => {
 				K(s, r()), K(c, i());
 			}), G(e, a);
@@ -8789,11 +8813,11 @@ function hp(e, t) {
 }
 Cr(["click", "keydown"]);
 // src/widget.ts
-var gp = { async render({ model: e, el: t }) {
-	let n = e.get("files"), r = Rr(hp, {
+var yp = { async render({ model: e, el: t }) {
+	let n = e.get("files"), r = Rr(vp, {
 		target: t,
 		props: {
-			page: await Cf.open({ async get(e) {
+			page: await Ef.open({ async get(e) {
 				let t = n[e.replace(/^\//, "")];
 				return t && new Uint8Array(t.buffer, t.byteOffset, t.byteLength);
 			} }),
@@ -8802,4 +8826,4 @@ var gp = { async render({ model: e, el: t }) {
 	});
 	return () => void Hr(r);
 } };
-export { gp as default };
+export { yp as default };
