@@ -5401,25 +5401,25 @@ function hu(e, t) {
 		"masked",
 		"now",
 		"before"
-	], c = /* @__PURE__ */ A(() => {
-		let e = t.frame.whole("state"), n = t.frame.whole("canvas"), r = t.profile && (t.kind === "lift" ? t.profile.lift : t.profile.share);
-		return Array.from({ length: t.frame.sample.positions }, (i, a) => {
-			let c = s[e[a]] ?? "unwritten", l = c === "now" || c === "masked" || c === "unwritten" ? t.final[a] : n[a], { text: u, breaks: d } = V(o)(l), f = r ? r[a] : NaN, p = Number.isNaN(f) ? null : Wc(Kc(t.scale, f));
-			return {
+	], c = [], l = /* @__PURE__ */ A(() => {
+		let e = t.frame.whole("state"), n = t.frame.whole("canvas"), r = t.profile && (t.kind === "lift" ? t.profile.lift : t.profile.share), i = Array.from({ length: t.frame.sample.positions }, (i, a) => {
+			let l = s[e[a]] ?? "unwritten", u = l === "now" || l === "masked" || l === "unwritten" ? t.final[a] : n[a], { text: d, breaks: f } = V(o)(u), p = r ? r[a] : NaN, m = Number.isNaN(p) ? null : Wc(Kc(t.scale, p)), h = t.profile?.standing?.[a] === 1, g = c[a];
+			return g && g.kind === l && g.text === d && g.anchor === h && g.ground === m?.ground ? g : {
 				position: a,
-				kind: c,
-				text: u,
-				breaks: d && c !== "masked" && c !== "unwritten",
-				anchor: t.profile?.standing?.[a] === 1,
-				ground: p?.ground,
-				ink: p?.ink
+				kind: l,
+				text: d,
+				breaks: f && l !== "masked" && l !== "unwritten",
+				anchor: h,
+				ground: m?.ground,
+				ink: m?.ink
 			};
 		});
+		return c = i, i;
 	});
 	Cn(() => {
-		t.frame, V(r), t.looks, t.row === null ? V(i).length && N(i, [], !0) : fr().then(l);
+		t.frame, V(r), t.looks, t.row === null ? V(i).length && N(i, [], !0) : fr().then(u);
 	});
-	function l() {
+	function u() {
 		if (!V(n) || t.row === null) return void N(i, [], !0);
 		let e = V(n).getBoundingClientRect(), r = (t) => {
 			let r = V(n).querySelector(`[data-position="${t}"]`)?.getBoundingClientRect();
@@ -5439,8 +5439,8 @@ function hu(e, t) {
 			}];
 		}) : [], !0);
 	}
-	var u = mu(), d = P(u);
-	Y(d, 17, () => V(c), (e) => e.position, (e, n) => {
+	var d = mu(), f = P(d);
+	Y(f, 17, () => V(l), (e) => e.position, (e, n) => {
 		var r = du(), i = F(r);
 		let a, o;
 		var s = I(P(i), !0);
@@ -5466,7 +5466,7 @@ function hu(e, t) {
 			t.leave?.apply(this, e);
 		}), H("click", i, () => t.pick(V(n).position)), G(e, r);
 	});
-	var f = L(d, 2), p = (e) => {
+	var p = L(f, 2), m = (e) => {
 		var t = pu();
 		Y(t, 21, () => V(i), J, (e, t) => {
 			var n = fu();
@@ -5477,11 +5477,11 @@ function hu(e, t) {
 			X(t, "width", V(r)), X(t, "height", V(a));
 		}), G(e, t);
 	};
-	q(f, (e) => {
-		V(i).length && e(p);
-	}), k(u), Ai(u, (e) => N(n, e), () => V(n)), R(() => {
-		X(u, "aria-label", t.label), u.dir = u.dir;
-	}), Oi(u, "clientWidth", (e) => N(r, e)), G(e, u), Ze();
+	q(p, (e) => {
+		V(i).length && e(m);
+	}), k(d), Ai(d, (e) => N(n, e), () => V(n)), R(() => {
+		X(d, "aria-label", t.label), d.dir = d.dir;
+	}), Oi(d, "clientWidth", (e) => N(r, e)), G(e, d), Ze();
 }
 Cr(["click"]);
 // src/views/Heads.svelte
