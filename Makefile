@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test test-real attack lint bench clean
+.PHONY: setup demo test test-real attack lint bench web web-types web-check clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -31,6 +31,19 @@ bench: $(READY)  ## measure what tracing, measuring and asking cost; prints the 
 	$(BIN)/python benchmarks/evaluation_speed.py
 	$(BIN)/python benchmarks/trace_cost.py
 	$(BIN)/python benchmarks/tap_cost.py
+	$(BIN)/python benchmarks/page_speed.py
+
+web: web-types  ## build the page from web/ into the package (needs Node 20; users never do)
+	cd web && npm ci --no-audit --no-fund && npm run build
+
+web-types: $(READY)  ## write the page format as TypeScript
+	$(BIN)/python -m floatlens.report.page.typescript > web/src/data/schema.ts
+
+web-check: $(READY)  ## check the types of web/, build it from its lock file, and compare the result with the bundle in the package
+	$(BIN)/python -m floatlens.report.page.typescript | diff - web/src/data/schema.ts
+	cd web && npm ci --no-audit --no-fund && npm run check
+	rm -rf build/app && cd web && npm run build -- ../build/app
+	diff -r build/app src/floatlens/report/app
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -33,7 +33,7 @@ def figures(
     format_: str = typer.Option("pdf,svg,png", "--format", "-f", help="One or more of pdf, svg, png, separated by commas."),
     rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate or top."),
     eps: float = typer.Option(None, help="The threshold of the rule, or the number of keys for top; by default the rule's own."),
-    sample: int = typer.Option(0, min=0, help="The sample that temporal_drift and path_by_layer show, counted from 0."),
+    sample: int = typer.Option(0, min=0, help="The sample that temporal_drift, path_by_layer and a moving picture show, from 0."),
     group: str = typer.Option(
         None, help="Rows whose attention is drawn: masked, unmasked, predicting or prompt; by default each figure's own."
     ),
@@ -44,6 +44,10 @@ def figures(
         "path_by_layer, path_on_prompt. By default all.",
     ),
     gold: str = typer.Option("gold", help="The region that holds the answer, for retrieval_heads."),
+    animated: bool = typer.Option(
+        False, "--animate", help="Only the denoising of one sample, as a moving picture: denoising.gif, and .mp4 where ffmpeg is found."
+    ),
+    layer: int = typer.Option(None, min=0, help="The layer whose attention a moving picture shows; by default the middle one."),
 ) -> None:
     """Draw every figure that the traces hold the numbers for, and say why others are left out.
 
@@ -58,6 +62,8 @@ def figures(
       floatlens figures twin-mdm.zarr twin-arm.zarr -o figures --format svg --group predicting
 
       floatlens figures run.zarr -o figures --only temporal_drift --sample 2 --rule rate --eps 0.3
+
+      floatlens figures run.zarr -o figures --animate --layer 3
     """
     from floatlens.anchor_rules import refuse_unknown_rule
     from floatlens.folders import files_added_to, refuse_folder_to_fill, short_name
@@ -78,6 +84,11 @@ def figures(
             raise Refusal(f"{name} has no group {group!r}; it has {', '.join(groups)}.")
         if sample >= len(trace):
             raise Refusal(f"{name} has {len(trace)} samples, counted from 0; there is no sample {sample}.")
+    if layer is not None and not animated:
+        raise Refusal("--layer says which layer --animate shows; add --animate.")
+    if animated:
+        _animate(traces, output, _Choices(rule, eps, sample, group, gold), layer)
+        return
     wanted = _chosen(list(_figures(traces, _Choices(rule, eps, sample, group, gold))), only)
     drawings = {short_name(f"{name}-{of}" if of and len(traces) > 1 else name): draw for name, of, draw in wanted}
     written: list[Path] = []
@@ -98,6 +109,26 @@ def figures(
         say(console, "Left out:")
     for line in left_out:
         say(console, f"  {line}")
+
+
+def _animate(traces: "dict[str, Trace]", output: Path, chosen: "_Choices", layer: int | None) -> None:
+    """Write a moving picture of each trace."""
+    import shutil
+
+    from floatlens.folders import files_added_to, short_name
+    from floatlens.report.figures.animation import animate
+
+    formats = ("gif", "mp4") if shutil.which("ffmpeg") else ("gif",)
+    names = {trace: short_name(f"denoising-{trace}" if len(traces) > 1 else "denoising") for trace in traces}
+    with files_added_to(output, "floatlens figures", [f"{name}.{ending}" for name in names.values() for ending in formats]) as folder:
+        for trace, name in names.items():
+            how = {"sample": chosen.sample, "layer": layer, "group": chosen.group, "rule": chosen.rule, "eps": chosen.eps}
+            animate(traces[trace], folder, name, formats=formats, **how)
+    for name in names.values():
+        for ending in formats:
+            say(make_console(), str(output / f"{name}.{ending}"))
+    if len(formats) == 1:
+        say(make_console(), "No MP4 was written: ffmpeg was not found.")
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from floatlens.anchor_rules import RULES
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key, dispersion
 from floatlens.measures.agreement import head_consensus, split_sinks
 from floatlens.measures.anchors import find_anchors, margin, threshold_sweep
+from floatlens.measures.commits import commits_by_step
 from floatlens.measures.drift import anchor_kinds, jaccard_along, lifetimes, recall_of_first
 from floatlens.measures.floating import float_index, float_index_of_rows
 from floatlens.measures.flow import direct_flow, rollout
@@ -53,6 +54,7 @@ __all__ = [
     "bounded_ratio",
     "centroid",
     "cliffs_delta",
+    "commits_by_step",
     "compare_traces",
     "contribution_of_anchors",
     "correlation_over",

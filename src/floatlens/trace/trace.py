@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,23 @@ class Trace:
         own = self._samples[number]
         ids = own.arrays["final"][1][...] if step is None else own.arrays["canvas"][1][step]
         return [own.attributes["vocabulary"].get(str(token), "") for token in np.asarray(ids).tolist()]
+
+    def vocabulary(self, number: int = 0) -> dict[str, str]:
+        """The text of every token that stands on the canvas at any step, by its id."""
+        return dict(self._samples[number].attributes["vocabulary"])
+
+    def view(self, *, samples: Sequence[int] = (), rule: str = "lift", eps: float | None = None) -> Any:
+        """The page of this trace as a widget for a notebook; needs anywidget (`pip install 'floatlens[widget]'`).
+
+        Parameters
+        ----------
+        samples
+            Which samples; all by default.
+        rule, eps
+            How anchors are found: see `floatlens.measures.find_anchors`.
+        """
+        widget = import_module("floatlens.report.page.widget")  # by name: the page knows traces, and traces do not know the page
+        return widget.widget_of({str(self.attributes["model"]): self}, samples=samples, rule=rule, eps=eps)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace to a new folder."""

@@ -7,6 +7,7 @@ did not write are not damage and are skipped.
 
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,8 +87,16 @@ def _traces_below(folder: Path) -> Iterator[Path]:
     for parent, folders, _ in os.walk(folder):
         if is_trace(Place(parent)) and Path(parent) != folder:
             folders.clear()
-            yield Path(parent)
+            if not _is_page_group(Path(parent)):  # what a page reads: the manifest above it lists every file
+                yield Path(parent)
         folders.sort()
+
+
+def _is_page_group(folder: Path) -> bool:
+    try:
+        return json.loads((folder / "zarr.json").read_bytes())["attributes"]["floatlens"]["format"] == "page"
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _trace_faults(place: Place, progress: bool) -> list[str]:

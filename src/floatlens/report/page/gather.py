@@ -1,0 +1,240 @@
+"""From what the user names to a page group: traces, folders of evaluations and demos, and tables of a training.
+
+Decided here: names of runs are short and different; samples of all runs are kept unless the user chooses some; the manifest of a demo or
+evaluation is compared with its files before they are read, and a trace checks its own data as it is read. `Room` says what is kept of each
+head: everything in a folder, and what fits in a single file.
+
+Refused: what is none of these, a damaged folder, a sample that does not exist.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import xarray as xr
+
+from floatlens._version import __version__
+from floatlens.anchor_rules import refuse_unknown_rule
+from floatlens.errors import Refusal
+from floatlens.folders import damage, read_manifest
+from floatlens.measures.inputs import prompt_of
+from floatlens.report.page.group import Sink, write_array, write_group
+from floatlens.report.page.quantise import WEIGHT, as_levels, fitting_way, weights_as_levels
+from floatlens.report.page.sample import PARTS, SampleArrays, arrays_of, lift_by_head
+from floatlens.report.page.schema import PAGE_VERSION, PageDocument, RunDocument, SampleDocument
+from floatlens.report.page.studies import evaluations_of, read_claims
+from floatlens.report.page.training import ENDINGS, read_training
+from floatlens.terminal import progress_bar
+from floatlens.trace.trace import Trace, open_trace
+
+IN_MEMORY = 1 << 29  # bytes: smaller samples are read once
+DID_NOT_FIT = "Values per head and key did not fit into a single file. Use `floatlens view`, or `floatlens report --folder`."
+NO_HEADS = "The trace kept only means over heads. Record it with detail={'mass': 'head'} (--detail mass=head)."
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """What was found at the places that the user named."""
+
+    traces: dict[str, Trace]
+    claims: dict[str, Path]
+    tables: dict[str, pl.DataFrame]
+    training: list[Path]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user chose for all runs."""
+
+    rule: str = "lift"
+    eps: float | None = None
+    samples: tuple[int, ...] = ()
+    """None: all of them."""
+
+
+def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
+    """Look at every place and open what is there."""
+    traces: list[tuple[str, Trace]] = []
+    claims: dict[str, Path] = {}
+    tables: dict[str, pl.DataFrame] = {}
+    training: list[Path] = []
+    for path in paths:
+        given = os.fspath(path)
+        place = Path(given)
+        if "://" not in given and place.is_file() and place.suffix in ENDINGS:
+            training.append(place)
+        elif "://" not in given and (place / "claims.json").is_file():
+            _refuse_damaged(place)
+            claims[place.name] = place / "claims.json"
+            if (place / "tables" / "answers.parquet").is_file():
+                tables[place.name] = pl.read_parquet(place / "tables" / "answers.parquet")
+            traces += [(folder.stem, open_trace(folder)) for folder in sorted((place / "traces").glob("*.zarr"), key=_diffusion_first)]
+        elif "://" not in given and (place / "results.parquet").is_file():
+            _refuse_damaged(place)
+            tables[place.name] = pl.read_parquet(place / "results.parquet")
+            inside = sorted((place / "traces").glob("*/*.zarr"))
+            traces += [(f"{folder.parent.name}-{folder.stem}", open_trace(folder)) for folder in inside]
+        elif "://" not in given and not place.is_dir():
+            raise Refusal(
+                f"There is nothing to show at {given}. Pass traces, folders that `floatlens eval` or `floatlens demo` wrote, or tables "
+                f"of a training ({', '.join(ENDINGS)})."
+            )
+        else:
+            traces.append((_last_part(given), open_trace(given)))
+    return Sources(_with_different_names(traces), claims, tables, training)
+
+
+def _diffusion_first(folder: Path) -> tuple[int, str]:
+    """The order of a demo's runs: the page opens with the first and puts the second beside it."""
+    order = ("mdm", "arm", "causal-mdm")
+    return (order.index(folder.stem) if folder.stem in order else len(order)), folder.stem
+
+
+def _last_part(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2].removesuffix(".zarr")
+
+
+def _with_different_names(traces: Sequence[tuple[str, Trace]]) -> dict[str, Trace]:
+    counts, seen, named = Counter(name for name, _ in traces), Counter[str](), dict[str, Trace]()
+    for name, trace in traces:
+        seen[name] += 1
+        named[f"{name}-{seen[name]}" if counts[name] > 1 else name] = trace
+    return named
+
+
+def _refuse_damaged(folder: Path) -> None:
+    manifest = read_manifest(folder)
+    listed = [] if manifest is None else [wrong for wrong in damage(folder) if wrong.startswith(tuple(manifest.files))]
+    if listed:  # what the user has added beside them is no damage
+        raise Refusal(
+            f"{folder} is damaged: {listed[0]} `floatlens verify {folder}` lists everything; run the command again that wrote it."
+        )
+
+
+Room = Callable[[], float] | None
+"""The bytes that are left for the values per head of one sample; None where everything is kept as it is."""
+
+
+def write_page(sink: Sink, sources: Sources, choices: Choices, *, room: Room = None, progress: bool = True) -> PageDocument:
+    """Write everything into a page group. What each head does comes last: it gets the room that the rest leaves."""
+    eps = refuse_unknown_rule(choices.rule, choices.eps)
+    wanted = {name: _chosen(name, trace, choices.samples) for name, trace in sources.traces.items()}
+    total = sum(map(len, wanted.values()))
+    page = PageDocument("page", PAGE_VERSION, __version__)
+    with progress_bar(total * (len(PARTS) + 1) + len(sources.tables), "Making the page", show=progress) as advance:
+        for place, (name, trace) in enumerate(sources.traces.items()):
+            documents = []
+            for number in wanted[name]:
+                data = _loaded(trace.sample(number))
+                path = f"runs/{place}/{number}"
+                documents.append(
+                    _write_sample(sink, path, trace, number, data, arrays_of(data, choices.rule, eps, advance), room is not None)
+                )
+            page.runs.append(_run(name, trace, choices.rule, eps, documents))
+        page.claims.extend(read_claims(file, name) for name, file in sources.claims.items())
+        left_out: dict[str, str] = {}
+        for name, table in sources.tables.items():
+            documents, missing = evaluations_of(sink, table, name, len(page.evaluations))
+            page.evaluations.extend(documents)
+            left_out |= missing
+            advance(1)
+        page.training.extend(map(read_training, sources.training))
+        left = total
+        for run, (name, trace) in zip(page.runs, sources.traces.items(), strict=True):
+            for place, number in enumerate(wanted[name]):
+                data = _loaded(trace.sample(number))
+                run.samples[place] = _write_heads(sink, run.samples[place], data, room() / left if room else None)
+                left -= 1
+                advance(1)
+    write_group(sink, "", {"floatlens": asdict(page), "left_out": left_out})
+    return page
+
+
+def _chosen(name: str, trace: Trace, samples: Sequence[int]) -> list[int]:
+    for number in samples:
+        if not 0 <= number < len(trace):
+            raise Refusal(f"{name} has {len(trace)} samples, counted from 0; there is no sample {number}.")
+    return list(samples) or list(range(len(trace)))
+
+
+def _loaded(data: xr.Dataset) -> xr.Dataset:
+    """A small sample is read once; of a large one, measures read what they need, a few layers at a time."""
+    return data.load() if data.nbytes < IN_MEMORY else data
+
+
+def _write_sample(
+    sink: Sink, path: str, trace: Trace, number: int, data: xr.Dataset, derived: SampleArrays, single_file: bool
+) -> SampleDocument:
+    write_group(sink, path, {"vocabulary": trace.vocabulary(number)})
+    for name, values in derived.arrays.items():
+        if name == "top_weight" and single_file:
+            write_array(sink, path, name, weights_as_levels(values), WEIGHT)
+        else:
+            write_array(sink, path, name, values)
+    return SampleDocument(
+        path=path,
+        question=prompt_of(trace, number),
+        title=_title(trace, number, data),
+        completion=trace.completion(number),
+        steps=data.sizes["step"],
+        positions=data.sizes["position"],
+        arrays=list(derived.arrays),
+        measures=[name for name, _ in derived.measures],
+        measure_units=[unit for _, unit in derived.measures],
+        roles=derived.roles,
+        regions=derived.regions,
+        skipped=derived.skipped,
+    )
+
+
+def _title(trace: Trace, number: int, data: xr.Dataset) -> str:
+    """The last line of what the user wrote, as it was written; `prompt_of` leaves out blanks that belong to no token."""
+    own = ~data["template"].values & (data["committed"].values < 0) & (data["char_stop"].values > data["char_start"].values)
+    if not own.any():
+        return prompt_of(trace, number)
+    text = trace.prompt(number)[data["char_start"].values[own].min() : data["char_stop"].values[own].max()]
+    return text.strip().rpartition("\n")[2]
+
+
+def _write_heads(sink: Sink, document: SampleDocument, data: xr.Dataset, room: float | None) -> SampleDocument:
+    """Write lift by head, and full patterns where they were recorded: as they are, or in as many bytes as there is room for."""
+    skipped, arrays = dict(document.skipped), list(document.arrays)
+    values = lift_by_head(data)
+    how = None if values is None or room is None else fitting_way(values, room)
+    if values is None:
+        skipped["values per head"] = NO_HEADS
+    elif room is not None and how is None:
+        skipped["values per head"] = DID_NOT_FIT
+    else:
+        write_array(sink, document.path, "lift_by_head", values if how is None else as_levels(values, how), how, packed=how is not None)
+        arrays.append("lift_by_head")
+    if "pattern" in data:
+        if room is not None and data["pattern"].nbytes > room / 4:
+            skipped["patterns"] = DID_NOT_FIT
+        else:
+            write_array(sink, document.path, "pattern", data["pattern"].values.astype(np.float32))
+            arrays.append("pattern")
+    return replace(document, skipped=skipped, arrays=arrays)
+
+
+def _run(name: str, trace: Trace, rule: str, eps: float, samples: list[SampleDocument]) -> RunDocument:
+    about: dict[str, Any] = trace.attributes
+    return RunDocument(
+        name=name,
+        **{
+            field: about[field]
+            for field in ("model", "revision", "family", "seed", "dtype", "device", "edits", "heads", "groups", "chosen")
+        },
+        autoregressive=about["sampler"]["name"] == "autoregressive",
+        sampler={key: str(value) for key, value in about["sampler"].items() if value is not None},
+        versions=about["versions"],
+        layers=about["layer_numbers"],
+        rule=rule,
+        eps=eps,
+        samples=samples,
+    )

@@ -1,0 +1,162 @@
+"""A page group: what zarr reads back is what measures say; rounding stays within its quantum; the same input gives the same bytes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import floatlens as fl
+from floatlens.errors import Refusal
+from floatlens.measures import absorption_of_first_token, find_anchors, lift, token_roles
+from floatlens.measures.received_attention import mean_over_heads
+from floatlens.report.page.gather import Choices, Sources, find_sources, write_page
+from floatlens.report.page.group import InFolder, InMemory, chunk_shape
+from floatlens.report.page.html import document, write_file
+from floatlens.report.page.quantise import as_levels, from_levels
+from floatlens.report.page.schema import ARRAYS, Quantised
+from floatlens.report.page.training import read_training
+from floatlens.report.page.typescript import in_typescript
+from floatlens.trace.trace import Trace
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return fl.load("twin-mdm").trace(["Ben Reed lives in Rome.\nWhere does Ben Reed live?"], gen_length=4, steps=4, progress=False)
+
+
+@pytest.fixture(scope="module")
+def folder(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("group")
+    write_page(InFolder(place), Sources({"mdm": trace}, {}, {}, []), Choices(), progress=False)
+    return place
+
+
+def test_zarr_reads_back_what_measures_say(trace: Trace, folder: Path) -> None:
+    data, group = trace.sample(0), zarr.open_group(folder / "runs/0/0", mode="r")
+    averaged = mean_over_heads(data)
+    expected = {
+        "mass": averaged["mass"],
+        "canvas": data["canvas"],
+        "role": token_roles(data),
+        "lift_by_head": lift(data),
+        "entropy": data["entropy"].mean("head"),
+    }
+    for name, values in expected.items():
+        stored = group[name]
+        assert isinstance(stored, zarr.Array)
+        np.testing.assert_allclose(np.asarray(stored[...]), values.transpose(*ARRAYS[name][0]).values, rtol=1e-6)
+    first = np.asarray(group["absorbed"])[..., 0]
+    np.testing.assert_allclose(first, absorption_of_first_token(averaged)["share"], rtol=1e-5)
+    standing, anchors = np.asarray(group["standing"]), find_anchors(averaged)
+    np.testing.assert_array_equal(standing == 1, anchors["anchor"])
+    np.testing.assert_array_equal(standing[:, :1] == 2, ~anchors["measured"].values[:, None])
+
+
+def test_every_array_has_the_axes_and_type_that_the_format_promises(folder: Path) -> None:
+    group = zarr.open_group(folder / "runs/0/0", mode="r")
+    found = dict(group.arrays())
+    assert len(found) > 30
+    for name, array in found.items():
+        assert getattr(array.metadata, "dimension_names", None) == ARRAYS[name][0]
+        assert array.dtype.name == ARRAYS[name][1]
+
+
+def test_the_same_run_gives_the_same_bytes(trace: Trace) -> None:
+    first, second = InMemory(), InMemory()
+    for sink in (first, second):
+        write_page(sink, Sources({"mdm": trace}, {}, {}, []), Choices(), room=lambda: 1e6, progress=False)
+    assert first.files == second.files
+
+
+def test_in_one_file_values_per_head_are_rounded_to_what_fits_and_left_out_where_nothing_does(trace: Trace) -> None:
+    exact = lift(trace.sample(0)).transpose(*ARRAYS["lift_by_head"][0]).values
+    ways = []
+    for room in (1e6, 2_500, 10):
+        sink = InMemory()
+        page = write_page(sink, Sources({"mdm": trace}, {}, {}, []), Choices(), room=lambda room=room: room, progress=False)
+        said = sink.files.get("runs/0/0/lift_by_head/zarr.json")
+        if said is None:
+            assert "did not fit" in page.runs[0].samples[0].skipped["values per head"]
+            continue
+        how = Quantised(**json.loads(said)["attributes"]["quantised"])
+        assert len(sink.files["runs/0/0/lift_by_head/c/0/0/0/0/0"]) <= room
+        above = exact >= 2 ** (how.floor + how.step)
+        assert np.abs(np.log2(from_levels(as_levels(exact, how), how)[above] / exact[above])).max() <= how.step / 2 + 1e-6
+        ways.append((how.step, how.floor))
+    assert len(ways) == 2
+    assert ways[0] < ways[1]
+
+
+@given(arrays(np.float64, 30, elements=st.floats(0, 1e4)), st.sampled_from([0.125, 0.25, 0.5, 1.0]))
+def test_a_rounded_lift_is_within_half_a_step(values: np.ndarray, step: float) -> None:
+    how = Quantised("log2", step, -4.0)
+    back = from_levels(as_levels(values, how), how)
+    above = values >= 2 ** (how.floor + step)
+    np.testing.assert_array_less(np.abs(np.log2(back[above]) - np.log2(values[above])), step / 2 + 1e-9)
+    assert (back[values < 2 ** (how.floor - step)] == 0).all()
+
+
+@pytest.mark.parametrize(("shape", "itemsize"), [((32, 32, 3, 512), 4), ((5,), 4), ((7, 0), 1), ((100, 3), 4)])
+def test_chunks_are_whole_steps(shape: tuple[int, ...], itemsize: int) -> None:
+    chunk = chunk_shape(shape, itemsize)
+    assert chunk[1:] == tuple(max(1, size) for size in shape[1:])
+    assert 1 <= chunk[0] <= max(1, shape[0])
+
+
+def test_typescript_types_are_those_of_the_schema() -> None:
+    assert (ROOT / "web" / "src" / "data" / "schema.ts").read_text(encoding="utf-8") == in_typescript()
+
+
+def test_nothing_of_a_run_is_part_of_the_html() -> None:
+    page = document({"zarr.json": b'{"x": "</script><script>alert(1)</script>"}'})
+    assert "alert(1)" not in page
+    assert page.count("<script>") == 1
+    assert "unsafe" not in page.partition("</head>")[0].partition("<style>")[0]
+
+
+def test_a_page_that_would_be_too_large_is_refused_and_nothing_is_written(trace: Trace, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="--samples, write a folder with --folder"):
+        write_file(tmp_path / "report.html", Sources({"mdm": trace}, {}, {}, []), Choices(), largest=200_000, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_the_user_is_not_overwritten(trace: Trace, tmp_path: Path) -> None:
+    (tmp_path / "mine.html").write_text("my own page")
+    with pytest.raises(Refusal, match="is not a page of floatlens"):
+        write_file(tmp_path / "mine.html", Sources({"mdm": trace}, {}, {}, []), Choices(), progress=False)
+    assert (tmp_path / "mine.html").read_text() == "my own page"
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="There is nothing to show at"):
+        find_sources([tmp_path / "nowhere"])
+    with pytest.raises(Refusal, match="is not a trace"):
+        find_sources([tmp_path])
+
+
+def test_a_sample_that_is_not_there_is_refused(trace: Trace) -> None:
+    with pytest.raises(Refusal, match="there is no sample 3"):
+        write_page(InMemory(), Sources({"mdm": trace}, {}, {}, []), Choices(samples=(3,)), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "holds no rows"),
+        ('[{"update": 1}]', "no column 'measure'"),
+        ("{", "cannot be read"),
+        ('[{"update": 1.5, "measure": "x", "value": 1}]', "not a number"),
+    ],
+)
+def test_a_table_of_a_training_that_cannot_be_drawn_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "training.json"
+    file.write_text(content)
+    with pytest.raises(Refusal, match=message):
+        read_training(file)
