@@ -74,7 +74,9 @@ class Counted(TorchDispatchMode):
         to_the_cpu = name == "_to_copy" and kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cpu"
         if name in ("copy_", "_copy_from"):
             to_the_cpu = args[0].device.type == "cpu"
-        picks_by_truth = name.startswith(("index", "_index")) and any(value.dtype in (torch.bool, torch.uint8) for value in _tensors(args[1:2]))
+        picks_by_truth = name.startswith(("index", "_index")) and any(
+            value.dtype in (torch.bool, torch.uint8) for value in _tensors(args[1:2])
+        )
         if here and (to_the_cpu or picks_by_truth or name in WAITING):
             self.transfers[name] += 1
         return func(*args, **kwargs)

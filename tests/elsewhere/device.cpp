@@ -6,6 +6,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/unfold_native.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/extension.h>
@@ -100,6 +101,20 @@ at::Tensor reshape_alias_here(const at::Tensor& self, c10::SymIntArrayRef size, 
   return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), self.storage_offset());
 }
 
+at::Tensor& set_here(at::Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  self.unsafeGetTensorImpl()->set_storage_keep_dtype(source);
+  self.unsafeGetTensorImpl()->set_sizes_and_strides(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+                                                    offset.guard_int(__FILE__, __LINE__));
+  return self;
+}
+
+at::Tensor& set_whole_here(at::Tensor& self, at::Storage source) {
+  auto numbers = static_cast<int64_t>(source.nbytes() / self.itemsize());
+  self.unsafeGetTensorImpl()->set_storage_keep_dtype(source);
+  self.unsafeGetTensorImpl()->set_sizes_and_strides({numbers}, {1}, 0);
+  return self;
+}
+
 at::Scalar scalar_here(const at::Tensor& self) { return as_cpu(self).item(); }
 
 // Raise where devices meet. Numbers (tensors without axes) of the CPU may be used everywhere, as on a GPU, and indices of the CPU may pick.
@@ -133,6 +148,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", &view_here);
   m.impl("_reshape_alias", &reshape_alias_here);
   m.impl("_local_scalar_dense", &scalar_here);
+  m.impl("set_.source_Storage", &set_whole_here);
+  m.impl("set_.source_Storage_storage_offset", &set_here);
+  m.impl("unfold", &at::native::unfold);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>()); }

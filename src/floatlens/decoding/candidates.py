@@ -19,7 +19,7 @@ LOG_OF_NOTHING = 1e-10  # what Dream adds inside the logarithm of its entropy
 NO_FLOAT64 = ("mps",)  # devices that cannot rank
 
 
-def rows_at(logits: Tensor, samples: Sequence[int], rows: Sequence[int] | Tensor) -> Tensor:
+def rows_at(logits: Tensor, samples: Sequence[int] | Tensor, rows: Sequence[int] | Tensor) -> Tensor:
     """The logits of some rows, one after the other, where they can be ranked: (sample, row, vocabulary) -> (candidate, vocabulary)."""
     at_sample, at_row = torch.as_tensor(samples, dtype=torch.long), torch.as_tensor(rows, dtype=torch.long)
     logits = logits.cpu() if logits.device.type in NO_FLOAT64 else logits

@@ -51,8 +51,11 @@ def _step(run: Run, canvas: Canvas, samples: list[int], shares: dict[int, Tensor
     assert asked.wanted_rows is not None
     considered = [canvas.masked[sample].nonzero()[:, 0] for sample in samples]
     if options.order == "origin":
-        drawn_by = zip(considered, samples, strict=True)
-        considered = [positions[_each_by_itself(len(positions), shares[sample], canvas.generators[sample])] for positions, sample in drawn_by]
+        generators = [canvas.generators[sample] for sample in samples]
+        kept = [
+            _each_by_itself(len(own), shares[sample], draws) for own, sample, draws in zip(considered, samples, generators, strict=True)
+        ]
+        considered = [own[of_sample] for own, of_sample in zip(considered, kept, strict=True)]
     positions = torch.cat(considered)
     at_sample = torch.cat([torch.full((len(own),), index) for index, own in enumerate(considered)])
     wanted = torch.searchsorted(asked.wanted_rows, (positions - row_offset).clamp(min=0))

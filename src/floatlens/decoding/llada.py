@@ -122,4 +122,3 @@ def _step(
 
 def _noise(canvas: Canvas, sample: int, length: int, rows: Tensor, positions: list[int]) -> Tensor:
     return uniform_rows(canvas.generators[sample], length, rows.shape[-1], positions).to(rows.device)
-

@@ -150,9 +150,7 @@ def _step(run: Run, canvas: Canvas, frame: _Frame, block: int, samples: list[int
     entropy = -negative_entropy(rows) if options.order == "entropy_bounded" else odds
     candidates, odds, entropy = fetched(candidates, odds, entropy)
     decisions = [
-        Decision(
-            sample, start + own, candidates[span].long(), odds[span].sigmoid(), _chosen(odds[span], entropy[span], planned, options)
-        )
+        Decision(sample, start + own, candidates[span].long(), odds[span].sigmoid(), _chosen(odds[span], entropy[span], planned, options))
         for sample, start, own, span in zip(samples, first, masks, of_samples, strict=True)
     ]
     return commit(canvas, asked, decisions)
