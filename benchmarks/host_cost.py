@@ -40,10 +40,15 @@ BEFORE = {
     ("transfers", 32): 1212.4,
     ("transfers of generation", 8): 14.2,
     ("transfers of generation", 32): 14.2,
+    ("host time", 8): 5.6,
+    ("host time", 32): 4.4,
+    ("host time of the intervention", 8): 2.8,
+    ("host time of the intervention", 32): 2.7,
 }
 GOALS = {"operators": 60.0, "transfers": 3.0, "transfers of generation": 1.0, "host time": 0.7}
 TWIN_GOALS = {"trace": 1.6, "mask-anchors:1": 1.5, "random-keys of it, equal mass": 1.5}
-PASSAGES = "Marta Olsen lives in Oslo.\nBen Reed lives in Rome.\nAnna Berg lives in Bern.\nWhere does Ben Reed live?"
+TWINS_BEFORE = {"trace": 5.0, "mask-anchors:1": 2.6, "random-keys of it, equal mass": 3.1}
+PASSAGES = "Marta Olsen lives in Oslo.\nBen Reed lives in Rome.\nMarta Reed lives in Oslo.\nWhere does Ben Reed live?"
 
 
 def tiny(layers: int, device: torch.device | str) -> fl.LanguageModel:
@@ -139,13 +144,14 @@ def main() -> None:
             more = found["intervention"][0] - operators
             row("mask-anchors:1: operators per layer and step", layers, f"{operators:.0f}", None, more, None)
             row("mask-anchors:1: transfers per step, in all", layers, "", None, found["intervention"][1], None)
-            row("mask-anchors:1: host time per layer and step, ms", layers, f"{alone:.2f}", None, added["intervention"], None)
+            before = BEFORE[("host time of the intervention", layers)]
+            row("mask-anchors:1: host time per layer and step, ms", layers, f"{alone:.2f}", before, added["intervention"], None)
         bar.advance(task)
         seconds = times(twin_ways(), asked.rounds, lambda: bar.advance(task))
-    lines += ["", "| twin-mdm, four prompts | over generation alone | goal |", "|---|---|---|"]
+    lines += ["", "| twin-mdm, four prompts, over generation alone | before | now | goal |", "|---|---|---|---|"]
     for name, goal in TWIN_GOALS.items():
         ratio = seconds[name] / seconds["generation"]
-        lines.append(f"| {name} | {ratio:.2f}x | {verdict(ratio, goal)} |")
+        lines.append(f"| {name} | {TWINS_BEFORE[name]:.1f}x | {ratio:.2f}x | {verdict(ratio, goal)} |")
     Console().print("\n".join(lines), markup=False, highlight=False)
     if asked.write:
         write_table("host-cost.md", "host_cost.py", lines, f", torch {torch.__version__} with one thread, time of the thread")

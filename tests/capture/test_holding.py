@@ -103,7 +103,7 @@ def test_keys_that_are_overwritten_are_refused_unless_every_call_is_reduced_at_o
         module(hidden)
     first = zoo.eager_weights(hidden, hidden, None, 0.5)
     np.testing.assert_allclose(tap.dataset.mass.isel(layer=0, group=0).values, first.sum(-2), atol=1e-5)
-    second = zoo.eager_weights(first @ hidden, 2 * hidden, None, 0.5)
+    second = zoo.eager_weights(torch.as_tensor(first) @ hidden, 2 * hidden, None, 0.5)
     np.testing.assert_allclose(tap.dataset.mass.isel(layer=1, group=0).values, second.sum(-2), atol=1e-5)
 
 

@@ -1,10 +1,13 @@
 """A device that is not the CPU, made with torch's PrivateUse1: every tensor on it is really elsewhere, and mixing devices raises.
 
-It is compiled once per machine with the compiler that is there (under a minute, then cached by torch). Nothing on it is asynchronous, so a
-missing synchronisation does not show; what shows is where a tensor lives and how often something is fetched from there: `Counted`.
+It is compiled once per machine with the compiler that is there (under a minute, then kept in ~/.cache/floatlens-tests). Nothing on it is
+asynchronous, so a missing synchronisation does not show; what shows is where a tensor lives and how often something is fetched from
+there: `Counted`.
 """
 
+import hashlib
 import shutil
+import tempfile
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -34,12 +37,25 @@ def missing() -> str | None:
     return f"the device that is not the CPU must be compiled, and {' and '.join(absent)} cannot be found" if absent else None
 
 
+def _compiled() -> Path:
+    """The library; compiled in a folder of its own and then put in its place, so that a run that is killed leaves nothing half done."""
+    from torch.utils.cpp_extension import load
+
+    source = Path(__file__).with_name("device.cpp")
+    made_of = hashlib.sha256(source.read_bytes() + torch.__version__.encode()).hexdigest()[:16]
+    place = Path.home() / ".cache" / "floatlens-tests" / f"elsewhere-{made_of}.so"
+    if not place.is_file():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+            load("elsewhere", sources=[str(source)], build_directory=folder, is_python_module=False)
+            (Path(folder) / "elsewhere.so").replace(place)
+    return place
+
+
 @cache
 def device() -> torch.device:
     """The device, made when it is first asked for."""
-    from torch.utils.cpp_extension import load
-
-    load("floatlens_elsewhere", sources=[str(Path(__file__).with_name("device.cpp"))])
+    torch.ops.load_library(str(_compiled()))
     module: Any = ModuleType(f"torch.{NAME}")
     module.is_available = module.is_initialized = lambda: True
     module.device_count = lambda: 1

@@ -1,6 +1,7 @@
 // A device that is not the CPU, for machines that have no other: its memory is host memory of its own, its operators are the CPU's, run on
 // copies. A tensor that lives here and one that lives on the CPU never meet in an operator: that raises, as it does on a GPU.
 
+#include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
 #include <ATen/native/CPUFallback.h>
@@ -9,10 +10,12 @@
 #include <ATen/ops/unfold_native.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <torch/extension.h>
+#include <torch/library.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <string>
 
 namespace {
 
@@ -111,7 +114,7 @@ at::Tensor& set_here(at::Tensor& self, at::Storage source, c10::SymInt offset, c
 at::Tensor& set_whole_here(at::Tensor& self, at::Storage source) {
   auto numbers = static_cast<int64_t>(source.nbytes() / self.itemsize());
   self.unsafeGetTensorImpl()->set_storage_keep_dtype(source);
-  self.unsafeGetTensorImpl()->set_sizes_and_strides({numbers}, {1}, 0);
+  self.unsafeGetTensorImpl()->set_sizes_contiguous({numbers});
   return self;
 }
 
@@ -155,9 +158,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>()); }
 
-}  // namespace
+const bool has_memory = (c10::SetAllocator(HERE, &memory), true);
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  c10::SetAllocator(HERE, &memory);
-  m.doc() = "A device that is not the CPU.";
-}
+}  // namespace
