@@ -56,7 +56,8 @@ def tiny(layers: int, device: torch.device | str) -> fl.LanguageModel:
     sizes: dict[str, Any] = {"vocab_size": 256, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
     config = LlamaConfig(num_hidden_layers=layers, num_key_value_heads=2, **sizes)
     config.is_causal = False
-    return fl.LanguageModel(LlamaForCausalLM(config).eval().to(device), mask_token_id=MASK)
+    module: Any = LlamaForCausalLM(config).eval()
+    return fl.LanguageModel(module.to(device), mask_token_id=MASK)
 
 
 def ways(lm: fl.LanguageModel) -> dict[str, Callable[[], Any]]:

@@ -103,7 +103,7 @@ def test_keys_that_are_overwritten_are_refused_unless_every_call_is_reduced_at_o
         module(hidden)
     first = zoo.eager_weights(hidden, hidden, None, 0.5)
     np.testing.assert_allclose(tap.dataset.mass.isel(layer=0, group=0).values, first.sum(-2), atol=1e-5)
-    second = zoo.eager_weights(torch.as_tensor(first) @ hidden, 2 * hidden, None, 0.5)
+    second = zoo.eager_weights(torch.as_tensor(first).float() @ hidden, 2 * hidden, None, 0.5)
     np.testing.assert_allclose(tap.dataset.mass.isel(layer=1, group=0).values, second.sum(-2), atol=1e-5)
 
 
@@ -175,7 +175,7 @@ def test_everything_arrives_as_it_left_in_one_transfer() -> None:
         torch.arange(4, dtype=torch.int32),
         torch.tensor(2.5, dtype=torch.float64),
         torch.zeros(0, 4),
-        torch.randn(2, 3, dtype=torch.bfloat16),
+        torch.randn(2, 3, dtype=torch.float16),
         torch.arange(5),
     ]
     away = [tensor.to(elsewhere.device()) for tensor in left]
@@ -183,5 +183,5 @@ def test_everything_arrives_as_it_left_in_one_transfer() -> None:
         arrived = fetch([*away, left[1]], [Check(away[0].all(), lambda: None)])
     assert counted.transfers.total() == 1
     for tensor, other in zip([*left, left[1]], arrived, strict=True):
-        assert (tensor.dtype, tensor.shape) == (other.dtype, other.shape)
-        assert torch.equal(tensor, other)
+        assert tensor.numpy().dtype == other.dtype
+        np.testing.assert_array_equal(tensor.numpy(), other)

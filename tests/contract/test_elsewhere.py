@@ -40,7 +40,7 @@ def language_model(device: str, *, layers: int = 3, causal: bool = False, sample
     sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
     config = LlamaConfig(vocab_size=VOCABULARY, num_hidden_layers=layers, **sizes)
     config.is_causal = causal
-    module = LlamaForCausalLM(config).eval()
+    module: Any = LlamaForCausalLM(config).eval()
     with torch.no_grad():
         for layer in module.model.layers:
             layer.self_attn.q_proj.weight.mul_(30)
@@ -172,8 +172,9 @@ def test_how_often_the_host_waits_does_not_depend_on_the_layers(layers: int, mor
 
 def test_what_a_broken_row_costs_is_a_refusal_that_names_it() -> None:
     lm = language_model(elsewhere.NAME)
+    module: Any = lm.module
     with torch.no_grad():
-        lm.module.model.layers[1].self_attn.k_proj.weight[0, 0] = float("nan")
+        module.model.layers[1].self_attn.k_proj.weight[0, 0] = float("nan")
     with pytest.raises(fl.Refusal, match=r"layer 1 .*sample 0, head 0, query 0 is not a number"):
         lm.trace(PROMPTS[:1], gen_length=4, progress=False)
     with pytest.raises(fl.Refusal, match=r"layer 1 .*sample 0, head 0 is not a number"):

@@ -58,7 +58,7 @@ class Deep(torch.nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         for layer in range(32):
-            hidden = torch.nn.functional.scaled_dot_product_attention(hidden * (layer + 1), hidden.roll(1, 2), hidden + 1)
+            hidden = torch.nn.functional.scaled_dot_product_attention(hidden + layer / 32, hidden.roll(1, 2), hidden * 1.1)
         return hidden
 
 

@@ -64,9 +64,10 @@ def device() -> torch.device:
     module.manual_seed_all = module.manual_seed = lambda _seed: None
     module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     module.synchronize = lambda *_: None
-    torch.utils.rename_privateuse1_backend(NAME)
+    utilities: Any = torch.utils
+    utilities.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, module)
-    torch.utils.generate_methods_for_privateuse1_backend()
+    utilities.generate_methods_for_privateuse1_backend()
     return torch.device(NAME, 0)
 
 

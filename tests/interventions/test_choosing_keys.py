@@ -218,4 +218,6 @@ def test_no_query_is_ever_left_with_nothing_to_see(queries: int, causal: bool, p
     if not kept_something:
         safely = hide_keys(call, entries, Real(real, real, all_queries=False, all_keys=False), safe=True)
         assert safely.whole
+        assert safely.call.mask is not None
+        assert hidden.mask is not None
         assert torch.equal(safely.call.mask, hidden.mask)

@@ -89,3 +89,8 @@ def test_rows_are_remembered_by_their_sample_wherever_they_stand() -> None:
     strangers = memory.recall(0, call, [Row(0), Row(9), Row(1), Row(2)])
     assert strangers.known == [True, False, True, True]
     assert strangers.keys[:, 0].int().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
+    two = AttentionCall(q[:2], k[:2], k[:2], mask=None, causal=False, scale=1.0)
+    beside_a_stranger = memory.recall(0, two, [Row(2), Row(9)])
+    assert beside_a_stranger.known == [True, False]
+    assert beside_a_stranger.keys[:, 0].int().tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
+    assert beside_a_stranger.there_were.tolist() == [4, 0]

@@ -6,8 +6,9 @@ nothing is handed out if one of them says that something is wrong.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,13 +22,13 @@ class Check(NamedTuple):
     explain: Callable[[], None]
 
 
-def fetch(tensors: Sequence[Tensor], checks: Sequence[Check] = ()) -> list[Tensor]:
-    """The tensors in host memory, once all checks have passed: one transfer for everything that is on a device.
+def fetch(tensors: Sequence[Tensor], checks: Sequence[Check] = ()) -> list[np.ndarray]:
+    """The tensors as arrays in host memory, once all checks have passed: one transfer for everything that is on a device.
 
     Examples
     --------
     >>> fetch([torch.tensor([1.5, 2.5])], [Check(torch.tensor(False), lambda: None)])
-    [tensor([1.5000, 2.5000])]
+    [array([1.5, 2.5], dtype=float32)]
     """
     arrived = in_host_memory([*tensors, *(check.failed for check in checks)])
     for check, failed in zip(checks, arrived[len(tensors) :], strict=True):
@@ -37,17 +38,23 @@ def fetch(tensors: Sequence[Tensor], checks: Sequence[Check] = ()) -> list[Tenso
     return arrived[: len(tensors)]
 
 
-def in_host_memory(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors in host memory. Those on a device are laid one after the other there, as bytes, and fetched at once.
+def in_host_memory(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """The tensors as arrays in host memory. Those on a device are laid one after the other there, as bytes, and fetched at once.
 
-    The widest numbers come first, so that each is found where numbers of its width may lie. Tensors of the host stay what they are.
+    The widest numbers come first, so that each is found where numbers of its width may lie. Tensors of the host are not copied.
     """
-    away = sorted((place for place, tensor in enumerate(tensors) if tensor.device.type != "cpu"), key=lambda at: -tensors[at].itemsize)
-    arrived = list(tensors)
+    arrived: list[Any] = [tensor.numpy() if tensor.device.type == "cpu" else None for tensor in tensors]
+    away = [place for place, array in enumerate(arrived) if array is None]
     if not away:
         return arrived
-    device = tensors[away[0]].device
-    packed = torch.cat([tensors[place].to(device).contiguous().view(-1).view(torch.uint8) for place in away]).cpu()
-    for place, part in zip(away, packed.split([tensors[place].nbytes for place in away]), strict=True):
-        arrived[place] = part.view(tensors[place].dtype).view(tensors[place].shape)
+    kinds = sorted({tensors[place].dtype for place in away}, key=lambda kind: (-kind.itemsize, str(kind)))
+    of_kinds = [[place for place in away if tensors[place].dtype == kind] for kind in kinds]
+    parts = [torch.cat([tensors[place].reshape(-1) for place in of_kind]).view(torch.uint8) for of_kind in of_kinds]
+    packed, start = torch.cat(parts).cpu().numpy(), 0
+    for kind, of_kind in zip(kinds, of_kinds, strict=True):
+        numpy_kind = torch.empty(0, dtype=kind).numpy().dtype
+        for place in of_kind:
+            stop = start + tensors[place].nbytes
+            arrived[place] = packed[start:stop].view(numpy_kind).reshape(tensors[place].shape)
+            start = stop
     return arrived

@@ -37,9 +37,8 @@ class Held:
 
     @property
     def bytes(self) -> int:
-        """What holding it keeps from being freed."""
-        mask = 0 if self.scene.visibility.mask is None else self.scene.visibility.mask.untyped_storage().nbytes()
-        return sum(tensor.nbytes for tensor in (self.call.query, self.call.key, self.call.value)) + mask
+        """What holding it keeps from being freed, its scene not counted."""
+        return sum(tensor.nbytes for tensor in (self.call.query, self.call.key, self.call.value))
 
     @property
     def goes_with(self) -> tuple[object, ...]:
@@ -75,6 +74,9 @@ class HeldCalls:
 
     def add(self, held: Held, at_most: int) -> None:
         """Hold one more call; what is held then is reduced if it is more than so many bytes."""
+        mask = held.scene.visibility.mask
+        if mask is not None and all(other.scene is not held.scene for other in self._waiting):
+            self.bytes += mask.untyped_storage().nbytes()
         self._waiting.append(held)
         self.bytes += held.bytes
         if self.bytes > at_most:

@@ -50,6 +50,7 @@ class RunningModules:
         self._stack: list[tuple[str, int]] = []
         self._ran: set[str] = set()
         self._calling: set[str] = set()
+        self._quiet: set[str] = set()
         self._handles: dict[str, tuple[RemovableHandle, RemovableHandle]] = {}
         for name, module in model.named_modules():
             if _may_call_attention(module):
@@ -78,7 +79,12 @@ class RunningModules:
         if self._settled:
             return
         self._settled = True
-        for name in self._ran - self._calling - {""}:
+        self._quiet = {name for name, _ in self._stack} - self._calling  # still running: these are left alone when they are done
+        for name in self._ran - self._calling - self._quiet:
+            self._leave_alone(name)
+
+    def _leave_alone(self, name: str) -> None:
+        if name:
             for handle in self._handles.pop(name):
                 handle.remove()
 
@@ -107,8 +113,11 @@ class RunningModules:
 
     def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
         if threading.get_ident() == self._thread and self._stack:
-            self._stack.pop()
+            name, _ = self._stack.pop()
             self._watch_if_needed()
+            if name in self._quiet and name not in self._calling:
+                self._quiet.discard(name)
+                self._leave_alone(name)
 
     def _watch_if_needed(self) -> None:
         """Once settled, every module that is still followed may call attention; the model itself only if it did."""

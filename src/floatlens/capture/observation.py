@@ -128,7 +128,8 @@ class Scene:
 
     def labelled(self, values: Tensor, *axes: str) -> Labelled:
         """Name the axes of `values` (sample or 1, head or 1, ...); the head axis goes where all heads are alike."""
-        values = values.expand(self.groups.shape[0], *values.shape[1:])
+        if values.shape[0] != self.groups.shape[0]:
+            values = values.expand(self.groups.shape[0], *values.shape[1:])
         return (("sample", *axes), values.squeeze(1)) if values.shape[1] == 1 else (("sample", "head", *axes), values)
 
 
@@ -176,7 +177,7 @@ class Observation:
     def device(self) -> torch.device:
         return self.query.device
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype:
         """What weights are computed in: at least float32."""
         return torch.promote_types(self.query.dtype, torch.float32)

@@ -1,7 +1,7 @@
 """What was kept of a step: first where it was computed, then as labelled arrays in host memory, then as one `xarray.Dataset`.
 
-Layers that were reduced together make one `Record`; its arrays stay on the device until the whole step is fetched. `join` then puts the
-records of a step side by side, layer by layer, and `assemble` the steps.
+Layers that were reduced together make one `Record`; its arrays stay on the device until the whole step is fetched (`fetch_steps`), which
+puts the records of a step side by side, layer by layer. `assemble` does the same with steps.
 
 Axes of the dataset are always in the order `sample, step, layer, head, group, query, key`; `step` is there only if the tap was told what
 a step is. Layers may differ in heads and keys (a growing cache, a sliding window, layers of different width): each variable is as wide as
@@ -9,7 +9,7 @@ its widest layer, and what does not exist is NaN (-1 for key positions).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,87 +86,83 @@ class StepArrays:
     arrays: NamedArrays
 
 
+@dataclass(frozen=True, eq=False)
+class _Fetched:
+    """A record whose arrays are in host memory."""
+
+    record: Record
+    length: np.ndarray
+    values: NamedArrays
+
+
 def fetch_steps(*steps: StepRecord) -> list[StepArrays]:
     """Steps, or parts of one, in host memory: checked, in one transfer. What records share is fetched once."""
     records = [record for step in steps for record in step.records]
     tensors = {id(tensor): tensor for record in records for tensor in (record.length, *(array for _, array in record.values.values()))}
     arrived = dict(zip(tensors, fetch([*tensors.values()], [check for step in steps for check in step.checks]), strict=True))
-    return [
-        join(
-            [
-                replace(
-                    record,
-                    length=arrived[id(record.length)],
-                    values={name: (axes, arrived[id(array)]) for name, (axes, array) in record.values.items()},
-                )
-                for record in step.records
-            ]
-        )
-        for step in steps
-        if step.records
-    ]
+
+    def fetched(record: Record) -> _Fetched:
+        values = {name: (axes, arrived[id(array)]) for name, (axes, array) in record.values.items()}
+        return _Fetched(record, arrived[id(record.length)], values)
+
+    return [_join([fetched(record) for record in step.records]) for step in steps if step.records]
 
 
-def join(records: Sequence[Record]) -> StepArrays:
+def _join(parts: Sequence[_Fetched]) -> StepArrays:
     """The records of one step, side by side."""
-    first = records[0]
-    if len(records) == 1 and not first.key_start and not first.chosen:  # all layers see the same: nothing to put together
-        arrays = {name: (axes, array.numpy()) for name, (axes, array) in first.values.items()}
-        heads_of_each, length = [first.heads] * len(first.identities), first.length.numpy()
-        about = first.query_start, first.group_names, first.region_names
-        return StepArrays(first.identities, heads_of_each, *about, (), has_forgotten=False, length=length, arrays=arrays)
-    heads = {identity: record.heads for record in records for identity in record.identities}
+    first = parts[0].record
+    about = first.query_start, first.group_names, first.region_names
+    if len(parts) == 1 and not first.key_start and not first.chosen:  # all layers see the same: nothing to put together
+        heads_of_each = [first.heads] * len(first.identities)
+        return StepArrays(first.identities, heads_of_each, *about, (), has_forgotten=False, length=parts[0].length, arrays=parts[0].values)
+    heads = {identity: part.record.heads for part in parts for identity in part.record.identities}
     layers = sorted(heads)
-    with_patterns = sorted((record for record in records if record.chosen), key=lambda record: record.identities[0])
-    sizes = _sizes(records)
-    names = list(dict.fromkeys(name for record in records for name in record.values))
-    arrays = {name: _joined(name, records, layers, sizes) for name in names if name != "pattern"}
-    chosen = [pair for record in with_patterns for pair in record.chosen]
+    with_patterns = [part for part in parts if part.record.chosen]
+    sizes = _sizes(parts)
+    names = list(dict.fromkeys(name for part in parts for name in part.values))
+    arrays = {name: _joined(name, parts, layers, sizes) for name in names if name != "pattern"}
+    chosen = [pair for part in with_patterns for pair in part.record.chosen]
     if with_patterns:
         order = sorted(range(len(chosen)), key=lambda place: chosen[place][0])
         chosen = [chosen[place] for place in order]
-        whole = np.concatenate([_widened(record, "pattern", ("chosen", "sample", "query", "key"), sizes) for record in with_patterns])
-        arrays["pattern"] = (("chosen", "sample", "query", "key"), whole[order])
-    length = np.max([record.length.numpy() for record in records], axis=0)
-    of_layers = [heads[identity] for identity in layers]
-    forgotten = any(record.key_start for record in records)
-    return StepArrays(layers, of_layers, first.query_start, first.group_names, first.region_names, chosen, forgotten, length, arrays)
+        axes = ("chosen", "sample", "query", "key")
+        arrays["pattern"] = (axes, np.concatenate([_widened(part, "pattern", axes, sizes) for part in with_patterns])[order])
+    length = np.max([part.length for part in parts], axis=0)
+    forgotten = any(part.record.key_start for part in parts)
+    return StepArrays(layers, [heads[identity] for identity in layers], *about, chosen, forgotten, length, arrays)
 
 
-def _sizes(records: Sequence[Record]) -> dict[str, int]:
+def _sizes(parts: Sequence[_Fetched]) -> dict[str, int]:
     """How wide each axis must be for the widest record."""
     sizes: dict[str, int] = {}
-    for record in records:
-        for axes, array in record.values.values():
+    for part in parts:
+        for axes, array in part.values.values():
             for axis, size in zip(axes, array.shape, strict=True):
-                sizes[axis] = max(sizes.get(axis, 0), size + (record.key_start if axis == "key" else 0))
+                sizes[axis] = max(sizes.get(axis, 0), size + (part.record.key_start if axis == "key" else 0))
     return sizes
 
 
 def _joined(
-    name: str, records: Sequence[Record], layers: Sequence[LayerIdentity], sizes: Mapping[str, int]
+    name: str, parts: Sequence[_Fetched], layers: Sequence[LayerIdentity], sizes: Mapping[str, int]
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """One variable of all layers; without a layer axis if all records have the very same array."""
-    having = [record for record in records if name in record.values]
-    inner = {axis for record in having for axis in record.values[name][0]} - {"layer"}
-    if any("layer" in record.values[name][0] for record in having) or len({id(record.values[name][1]) for record in having}) > 1:
-        axes = ("layer", *(axis for axis in _ORDER if axis in inner))
-    else:
-        axes = tuple(axis for axis in _ORDER if axis in inner)
+    having = [part for part in parts if name in part.values]
+    inner = {axis for part in having for axis in part.values[name][0]} - {"layer"}
+    axes = tuple(axis for axis in _ORDER if axis in inner)
+    if all("layer" not in part.values[name][0] for part in having) and len({id(part.values[name][1]) for part in having}) == 1:
         return axes, _widened(having[0], name, axes, sizes)
-    parts = [_widened(record, name, axes, sizes) for record in having]
-    if len(having) == 1 and len(having[0].identities) == len(layers):
-        return axes, parts[0]
-    result = np.full((len(layers), *parts[0].shape[1:]), -1 if parts[0].dtype.kind == "i" else np.nan, parts[0].dtype)
-    for record, part in zip(having, parts, strict=True):
-        result[[layers.index(identity) for identity in record.identities]] = part
-    return axes, result
+    widened = [_widened(part, name, ("layer", *axes), sizes) for part in having]
+    if len(having) == 1 and len(having[0].record.identities) == len(layers):
+        return ("layer", *axes), widened[0]
+    result = np.full((len(layers), *widened[0].shape[1:]), -1 if widened[0].dtype.kind == "i" else np.nan, widened[0].dtype)
+    for part, array in zip(having, widened, strict=True):
+        result[[layers.index(identity) for identity in part.record.identities]] = array
+    return ("layer", *axes), result
 
 
-def _widened(record: Record, name: str, axes: tuple[str, ...], sizes: Mapping[str, int]) -> np.ndarray:
+def _widened(part: _Fetched, name: str, axes: tuple[str, ...], sizes: Mapping[str, int]) -> np.ndarray:
     """An array of a record on these axes, as wide as the widest; where heads or layers are alike, they are spelled out."""
-    own, tensor = record.values[name]
-    array = tensor.numpy()
+    record, (own, array) = part.record, part.values[name]
     for axis, count in (("head", record.heads), ("layer", len(record.identities))):
         if axis in axes and axis not in own:
             array, own = np.broadcast_to(array, (count, *array.shape)), (axis, *own)

@@ -362,12 +362,12 @@ def _hides(intervention: KeyPicker | RandomKeys, picker: KeyPicker, hidden: int 
     return count, hidden is not None and count is not None and hidden + count < fewest_seen
 
 
-def _side_by_side(layers: list[Tensor]) -> np.ndarray:
+def _side_by_side(layers: list[np.ndarray]) -> np.ndarray:
     """Values (row, head) of layers: (row, layer, head); NaN for heads that a layer does not have."""
     rows, widest = (max(of_layer.shape[axis] for of_layer in layers) for axis in (0, 1))
     result = np.full((rows, len(layers), widest), np.nan, np.float32)
     for index, of_layer in enumerate(layers):
-        result[:, index, : of_layer.shape[1]] = of_layer.numpy()
+        result[:, index, : of_layer.shape[1]] = of_layer
     return result
 
 
