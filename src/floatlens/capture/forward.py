@@ -59,11 +59,11 @@ class Forward:
         self.past: int | None = int(cache.get_seq_length()) if cache is not None and hasattr(cache, "get_seq_length") else None
         """How many keys the cache held when the forward began (it grows with every layer), or None if there is no cache to ask."""
 
-    def locate(self, call: AttentionCall) -> AttentionCall:
-        """The call with the positions of its first query and key."""
+    def locate(self, call: AttentionCall, **known: Any) -> AttentionCall:
+        """The call with the positions of its first query and key, and what else is known of where it comes from."""
         if self.past is None:
-            return replace(call, query_start=max(0, call.keys - call.queries), key_start=0)
-        return replace(call, query_start=self.past, key_start=max(0, self.past + call.queries - call.keys))
+            return replace(call, query_start=max(0, call.keys - call.queries), key_start=0, **known)
+        return replace(call, query_start=self.past, key_start=max(0, self.past + call.queries - call.keys), **known)
 
     def observe(self, call: AttentionCall, samples: slice | None = None, *, edited: bool = False) -> Observation:
         """One call as reducers want it; `samples` picks those that are recorded."""

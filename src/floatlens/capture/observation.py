@@ -49,6 +49,8 @@ class Scene:
     @cached_property
     def rows_without_keys(self) -> Tensor:
         """How many real rows of each group have nothing to see: (sample, head or 1, group)."""
+        if self.visibility.all_rows_live:
+            return torch.zeros_like(self.group_sizes)
         return (self.groups[:, None] & self.visibility.dead_rows[:, :, None]).sum(-1).float()
 
     @cached_property

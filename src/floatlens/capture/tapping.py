@@ -245,8 +245,8 @@ class Tap:
             refuse_surplus(identity, self._expected)
         own = read_call(args, kwargs)
         unedited = unpack_heads(own, self._running.packed_heads)
-        unedited = replace(unedited, layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
-        unedited = self._forward.locate(unedited)
+        named: dict[str, Any] = {"layer": identity.layer, "module": module, "repeat": identity.repeat, "step": self._forward.step}
+        unedited = self._forward.locate(unedited, **named)
         self._forward.scene(unedited, self._samples)  # checks the model's own call, whatever edits make of it
         call, before = unedited, Before(None, None, self._forward)
         if self._edits:

@@ -72,6 +72,8 @@ class Visibility:
         """How many real keys each query may see: (sample or 1, head or 1, query)."""
         if self.mask is not None:
             return (self.visible & self.real_keys[:, None, None]).sum(-1).float()
+        if self.all_keys_real and not self.causal:
+            return torch.full((1, 1, self.queries), float(self.keys), device=self.real_keys.device)
         reach = torch.full((self.queries,), self.keys, device=self.real_keys.device)
         if self.causal:
             reach = torch.arange(1, self.queries + 1, device=reach.device).clamp(max=self.keys)
@@ -80,7 +82,7 @@ class Visibility:
     @cached_property
     def live_rows(self) -> Tensor:
         """Real queries with at least one key to see: bool (sample, head or 1, query)."""
-        return self.real_queries[:, None] & (self.keys_seen > 0)
+        return self.real_queries[:, None] if self.all_rows_live else self.real_queries[:, None] & (self.keys_seen > 0)
 
     @cached_property
     def dead_rows(self) -> Tensor:

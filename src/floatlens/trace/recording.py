@@ -323,17 +323,16 @@ class Recorder:
 
 def canvas_arrays(canvas: Canvas, step: Step, sample: int, length: int) -> Arrays:
     """The canvas of one sample before a step, and what became of it."""
-    committed, masked = step.committed[sample, :length].numpy(), step.masked[sample, :length].numpy()
-    prompt = canvas.prompt[sample, :length].numpy()
+    before = (step.committed, step.masked, canvas.prompt, step.tokens, step.confidence)
+    committed, masked, prompt, tokens, confidence = (values.numpy()[sample, :length] for values in before)
     autoregressive = canvas.mask_token_id is None
     state = np.where(prompt, PROMPT, COMMITTED_BEFORE)
     state = np.where(masked, NOTHING if autoregressive else MASKED, state)
     state = np.where(committed, COMMITTED_NOW, state)
-    tokens = step.tokens[sample, :length].numpy()
     return {
         "canvas": (("position",), np.where(masked, -1, tokens).astype(np.int32) if autoregressive else tokens.astype(np.int32)),
         "state": (("position",), state.astype(np.int8)),
-        "confidence": (("position",), step.confidence[sample, :length].float().numpy()),
+        "confidence": (("position",), confidence),
     }
 
 
