@@ -29,6 +29,7 @@ bench: $(READY)  ## measure what tracing, measuring and asking cost; prints the 
 	$(BIN)/python benchmarks/demo_time.py
 	$(BIN)/python benchmarks/measure_cost.py
 	$(BIN)/python benchmarks/evaluation_speed.py
+	$(BIN)/python benchmarks/host_cost.py
 	$(BIN)/python benchmarks/trace_cost.py
 	$(BIN)/python benchmarks/tap_cost.py
 	$(BIN)/python benchmarks/page_speed.py

@@ -5,7 +5,8 @@ default trace in memory, and with one written to disk. The three take turns of 8
 machine's speed changes within a minute; a ratio is the median turn over the median turn of generation alone.
 
 Disk: a synthetic trace of LLaDA-8B's shape (32 steps, 32 layers, 32 heads, 512 keys, the default detail) is written and read: size,
-files, and the time to read one layer of the mass, beside reading all of it. `--write` also writes docs/benchmarks/trace-cost.md.
+files, and the time to read one layer of the mass, beside reading all of it. `--write` also writes docs/benchmarks/trace-cost.md. On a
+machine that others use, `--one-core` prints the ratios in processor time, torch with one thread, which other programs do not change much.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def language_model() -> fl.LanguageModel:
     return fl.LanguageModel(LlamaForCausalLM(config).eval(), mask_token_id=MASK)
 
 
-def generation(rounds: int) -> dict[str, float]:
+def generation(rounds: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, float]:
     """Median seconds of a turn of each way."""
     lm = language_model()
     prompt = torch.randint(0, MASK, (LENGTH - 2 * STEPS_A_TURN,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -70,9 +71,9 @@ def generation(rounds: int) -> dict[str, float]:
         task = bar.add_task("generation", total=rounds * len(ways))
         for _ in range(rounds):
             for name in random.sample(list(ways), len(ways)):
-                began = time.perf_counter()
+                began = clock()
                 ways[name]()
-                taken[name].append(time.perf_counter() - began)
+                taken[name].append(clock() - began)
                 bar.advance(task)
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
@@ -115,7 +116,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=8, help="turns of each way")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks/trace-cost.md")
+    parser.add_argument("--one-core", action="store_true", help="print the ratios of generation in processor time of one thread instead")
     asked = parser.parse_args()
+    if asked.one_core:
+        torch.set_num_threads(1)
+        seconds = generation(asked.rounds, time.process_time)
+        print(", ".join(f"{name} {value / seconds['alone']:.2f}x" for name, value in seconds.items() if name != "alone"))
+        return
     stored = disk()
     seconds = generation(asked.rounds)
     ratios = {name: value / seconds["alone"] for name, value in seconds.items() if name != "alone"}

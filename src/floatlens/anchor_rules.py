@@ -147,9 +147,9 @@ def rank(strength: Array, count: int, *, rounding: float = 0.0) -> Array:
     ranks = xp.zeros_like(left, dtype=xp.int32) + keys
     for number in range(min(count, keys)):
         best = xp.amax(left, -1)[..., None]
-        slack = rounding * abs(xp.where(xp.isfinite(best), best, 0.0))
+        slack = rounding * abs(xp.where(best > -math.inf, best, 0.0))
         first = xp.argmax(xp.where(left >= best - slack, 1, 0), -1)[..., None]  # argmax returns the first of equals
-        chosen = (position == first) & xp.isfinite(left)
+        chosen = (position == first) & (left > -math.inf)
         ranks = xp.where(chosen, number, ranks)
         left = xp.where(chosen, -math.inf, left)
     return ranks

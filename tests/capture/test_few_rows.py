@@ -1,5 +1,7 @@
 """Calls of a few rows, as a cache makes them: the keys are used as they lie, and every weight is that of a softmax written out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,7 @@ class Whole:
     """Puts the blocks together again."""
 
     needs_blocks = True
+    rows = None
 
     def __init__(self, queries: int) -> None:
         self.weights = torch.zeros(SAMPLES * HEADS, queries, KEYS)
@@ -25,7 +28,7 @@ class Whole:
     def add(self, block: Block) -> None:
         self.weights[block.matrices, block.rows, block.keys] = block.weights
 
-    def result(self) -> dict[str, Labelled]:
+    def result(self, sums: Tensor | None) -> dict[str, Labelled]:
         return {"weights": (("matrix", "query", "key"), self.weights)}
 
 
@@ -70,7 +73,8 @@ def test_a_few_rows_are_weighed_as_a_softmax_weighs_them(queries: int, known: bo
     whole = Whole(queries)
     forward = Forward(0, {}, padding=real)
     observation = forward.observe(forward.locate(call))
-    walk(observation, torch.from_numpy(logsumexp).float() if known else None, [whole], Workspace(entries))
+    observation = replace(observation, logsumexp=torch.from_numpy(logsumexp).float()[None] if known else None)
+    walk(observation, [whole], Workspace(entries))
     np.testing.assert_allclose(whole.weights.reshape(expected.shape), expected, atol=2e-6)
 
 
@@ -80,7 +84,9 @@ def test_a_few_rows_are_weighed_as_many_are(queries: int, monkeypatch: pytest.Mo
     few, many = Whole(queries), Whole(queries)
     forward = Forward(0, {}, padding=real)
     observation = forward.observe(forward.locate(call))
-    walk(observation, None, [few], Workspace())
+    _, logsumexp = written_out(call, real)
+    observation = replace(observation, logsumexp=torch.from_numpy(logsumexp).float()[None])
+    walk(observation, [few], Workspace())
     monkeypatch.setattr(walking, "FEW_ROWS", 0)
-    walk(observation, None, [many], Workspace())
+    walk(observation, [many], Workspace())
     np.testing.assert_allclose(few.weights, many.weights, atol=1e-6)

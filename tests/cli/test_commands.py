@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -176,6 +177,23 @@ def test_a_prompt_file_that_cannot_be_read_is_a_sentence(
 def test_a_prompt_file_that_cannot_exist_is_a_sentence(name: str) -> None:
     with pytest.raises(Refusal, match=r"^.*(No such file|File name too long|cannot be the name of a file).*\.$"):
         read_prompts(name)
+
+
+def test_the_doctor_times_generation_with_and_without_a_trace(floatlens: Callable[..., Ran]) -> None:
+    code, said, error = floatlens("doctor", STORIES, "--length", 12, "--steps", 3, "--measure", "--device", "cpu")
+    assert code == 0, error
+    found = re.search(r"measured\D*([\d.e-]+) ms per step with a trace, ([\d.e-]+) ms without: ([\d.]+) times as long", _on_one_line(said))
+    assert found, said
+    traced, alone, ratio = map(float, found.groups())
+    assert ratio == pytest.approx(traced / alone, rel=0.02)
+    assert "12 tokens" in _on_one_line(said)
+    code, _, error = floatlens("doctor", STORIES, "--length", 3, "--steps", 3, "--measure", "--device", "cpu")
+    assert (code, "has no room for 3" in _on_one_line(error)) == (2, True)
+
+
+def _on_one_line(text: str) -> str:
+    """Text from a table, without its frame."""
+    return " ".join(text.replace("│", " ").split())
 
 
 def test_the_doctor_says_what_a_model_is_and_what_a_trace_takes(floatlens: Callable[..., Ran]) -> None:

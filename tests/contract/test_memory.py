@@ -53,6 +53,30 @@ def test_one_query_against_a_long_cache_needs_little_more_than_its_own_keys() ->
     assert key.numel() * 4 == 128 << 20
 
 
+class Deep(torch.nn.Module):
+    """Thirty-two layers, each with queries and keys of its own."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        for layer in range(32):
+            hidden = torch.nn.functional.scaled_dot_product_attention(hidden + layer / 32, hidden.roll(1, 2), hidden * 1.1)
+        return hidden
+
+
+def test_what_is_held_of_many_layers_stays_within_the_bytes_that_are_allowed() -> None:
+    hidden = torch.randn(1, 1, 2048, 16, generator=torch.Generator().manual_seed(0))
+    of_all_layers = 32 * 3 * hidden.nbytes
+    module = Deep()
+
+    def tapped(held_bytes: int) -> None:
+        with fl.tap(module, layers=32, keep=["mass", "entropy"], held_bytes=held_bytes):
+            module(hidden)
+
+    tapped(0)
+    few, all_of_them = peak_bytes(lambda: tapped(of_all_layers // 16)), peak_bytes(lambda: tapped(of_all_layers))
+    assert few < all_of_them - of_all_layers / 2
+    assert few < 2 * 2048 * 2048 * 4, "the two buffers of a block, and little more"
+
+
 def test_a_full_pattern_is_kept_only_where_it_was_asked_for() -> None:
     model = zoo.build("llama")
     with fl.tap(model, patterns=[(1, 2)]) as tap:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import floatlens as fl
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.checks import fetch
 from floatlens.capture.edits import Received
+from floatlens.capture.visibility import Real
 from floatlens.interventions import MaskAbove, MaskAnchors
 from floatlens.interventions.acting import hide_keys
 from floatlens.interventions.choosing import anchors, as_many_others, as_much_from_others, random_numbers
@@ -136,9 +138,10 @@ def test_as_many_others_are_drawn_in_order_or_it_is_refused(keys: int, picks: in
     wanted = int(picked.sum())
     if len(others) < wanted:
         with pytest.raises(fl.Refusal, match=rf"to take {wanted} other keys in layer 3, head 0, and there are only {len(others)}"):
-            as_many_others(picked, available, order, "layer 3")
+            fetch([], as_many_others(picked, available, order, "layer 3").checks)
         return
     drawn = as_many_others(picked, available, order, "layer 3")
+    fetch([drawn.keys], drawn.checks)
     assert np.flatnonzero(drawn.keys[0, 0]).tolist() == sorted(sorted(others, key=lambda key: float(order[0, 0, key]))[:wanted])
     assert float(drawn.shortfall) == 0
 
@@ -198,7 +201,7 @@ def test_no_query_is_ever_left_with_nothing_to_see(queries: int, causal: bool, p
     q = torch.zeros(1, 2, queries, 4)
     call = AttentionCall(q, q, q, mask=mask, causal=False, scale=0.5)
     entries = torch.from_numpy(random.random((1, 2, random.choice([1, queries]), queries)) < random.choice([0.5, 1.0]))
-    hidden, whole = hide_keys(call, entries, real, real)
+    hidden, whole = hide_keys(call, entries, Real(real, real, all_queries=False, all_keys=False))
     visible = hidden.mask.expand(1, 2, queries, queries)[0] if hidden.mask is not None else mask
     kept_something = False
     for head in range(2):
@@ -211,4 +214,10 @@ def test_no_query_is_ever_left_with_nothing_to_see(queries: int, causal: bool, p
             expected = [j for j in seen if not entries[0, head, i % entries.shape[2], j]]
             assert left == (expected or [i]), "it keeps itself"
             kept_something |= not expected
-    assert whole != kept_something
+    assert not whole, "whether all are hidden from everyone is not asked"
+    if not kept_something:
+        safely = hide_keys(call, entries, Real(real, real, all_queries=False, all_keys=False), safe=True)
+        assert safely.whole
+        assert safely.call.mask is not None
+        assert hidden.mask is not None
+        assert torch.equal(safely.call.mask, hidden.mask)

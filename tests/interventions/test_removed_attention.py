@@ -76,10 +76,10 @@ def test_rows_are_remembered_by_their_sample_wherever_they_stand() -> None:
     call = AttentionCall(q, k, k, mask=None, causal=False, scale=1.0)
     memory = Memory()
     rows = [Row(sample) for sample in range(4)]
-    memory.note(call, rows, {0: torch.eye(4, dtype=torch.bool)[:, None]}, [4] * 4)  # sample i picks key i
+    memory.note(call, rows, {0: torch.eye(4, dtype=torch.bool)[:, None]}, torch.full((4,), 4))  # sample i picks key i
     memory.keep([0, 1, 2, 3])
     memory.forget_pass()
-    memory.note(call, rows, {0: torch.eye(4, dtype=torch.bool).flip(0)[:, None]}, [4] * 4)
+    memory.note(call, rows, {0: torch.eye(4, dtype=torch.bool).flip(0)[:, None]}, torch.full((4,), 4))
     memory.keep([3])  # sample 3 goes on, and picks key 0
     expected = {0: 0, 1: 1, 2: 2, 3: 0}
     for samples in ([0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 3, 1], [1, 2, 0, 3]):
@@ -87,5 +87,10 @@ def test_rows_are_remembered_by_their_sample_wherever_they_stand() -> None:
         assert recalled.keys[:, 0].int().argmax(-1).tolist() == [expected[sample] for sample in samples]
         assert recalled.keys.sum() == 4
     strangers = memory.recall(0, call, [Row(0), Row(9), Row(1), Row(2)])
-    assert strangers.known.tolist() == [True, False, True, True]
+    assert strangers.known == [True, False, True, True]
     assert strangers.keys[:, 0].int().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
+    two = AttentionCall(q[:2], k[:2], k[:2], mask=None, causal=False, scale=1.0)
+    beside_a_stranger = memory.recall(0, two, [Row(2), Row(9)])
+    assert beside_a_stranger.known == [True, False]
+    assert beside_a_stranger.keys[:, 0].int().tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
+    assert beside_a_stranger.there_were.tolist() == [4, 0]

@@ -16,10 +16,11 @@ from typing import Protocol
 from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.checks import Check
 from floatlens.capture.forward import Forward
 from floatlens.capture.observation import Observation
-from floatlens.capture.reducers.mass import Mass
-from floatlens.capture.walk import Workspace, refuse_broken_rows, walk
+from floatlens.capture.reducers.mass import rows_sum_to_one
+from floatlens.capture.walk import ColumnSums, Workspace, walk
 from floatlens.errors import Refusal
 
 
@@ -70,14 +71,14 @@ def uses_statistics(edit: Edit) -> bool:
     return getattr(edit, "uses_statistics", True)
 
 
-def received(observation: Observation, workspace: Workspace) -> Received:
-    """Measure what each key of a call receives."""
-    mass = Mass(observation)
-    walk(observation, None, [mass], workspace)
-    mass.check_rows_sum_to_one(lambda: refuse_broken_rows(observation, None, workspace))
-    _, values = mass.result()["mass"]
+def received(observation: Observation, workspace: Workspace, checks: list[Check]) -> Received:
+    """Measure what each key of one call receives. What must be checked before that leaves the device is added to `checks`."""
     scene = observation.scene
-    return Received(scene.group_names, scene.key_start, values, scene.seeing_rows, scene.null, scene.group_sizes)
+    columns = ColumnSums(observation, scene.group_rows)
+    walk(observation, [columns], workspace)
+    checks.append(rows_sum_to_one(observation, columns.sums))
+    mass = scene.only_real_keys(columns.sums[0], between=2)
+    return Received(scene.group_names, scene.key_start, mass, scene.seeing_rows, scene.null, scene.group_sizes)
 
 
 def apply_edits(edits: tuple[Edit, ...], call: AttentionCall, before: Before) -> AttentionCall:

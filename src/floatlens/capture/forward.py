@@ -2,6 +2,9 @@
 
 Positions count over the whole text, cache included. With a cache of `past` keys, query `i` stands at position `past + i`; a call with fewer
 keys than positions (a sliding-window cache) holds the last ones, a call with more (a static cache) starts at position 0.
+
+What is wrong with a call (attention to padding, padding that nobody told of) is not asked of the device while the forward runs: it is
+added to `checks`, which whoever fetches the results of the forward reads with them.
 """
 
 import inspect
@@ -15,9 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from floatlens.capture.call import AttentionCall
-from floatlens.capture.observation import Observation, Scene
-from floatlens.capture.visibility import Visibility, see
+from floatlens.capture.call import AttentionCall, as_four_axes
+from floatlens.capture.checks import Check
+from floatlens.capture.observation import Observation, Scene, observe_alone
+from floatlens.capture.visibility import Real, Visibility, everything_real, see
 from floatlens.errors import Refusal
 
 Region = Tensor | tuple[int, int] | slice
@@ -37,6 +41,7 @@ class Forward:
     groups: Groups | None = None
     regions: Regions | None = None
     pad_token: int | None = None
+    checks: list[Check] = field(default_factory=list)
     _scenes: dict[Any, tuple[Tensor | None, Scene]] = field(default_factory=dict)
 
     @property
@@ -54,24 +59,27 @@ class Forward:
         self.past: int | None = int(cache.get_seq_length()) if cache is not None and hasattr(cache, "get_seq_length") else None
         """How many keys the cache held when the forward began (it grows with every layer), or None if there is no cache to ask."""
 
-    def locate(self, call: AttentionCall) -> AttentionCall:
-        """The call with the positions of its first query and key."""
+    def locate(self, call: AttentionCall, **known: Any) -> AttentionCall:
+        """The call with the positions of its first query and key, and what else is known of where it comes from."""
         if self.past is None:
-            return replace(call, query_start=max(0, call.keys - call.queries), key_start=0)
-        return replace(call, query_start=self.past, key_start=max(0, self.past + call.queries - call.keys))
+            return replace(call, query_start=max(0, call.keys - call.queries), key_start=0, **known)
+        return replace(call, query_start=self.past, key_start=max(0, self.past + call.queries - call.keys), **known)
 
     def observe(self, call: AttentionCall, samples: slice | None = None, *, edited: bool = False) -> Observation:
-        """The call as reducers want it; `samples` picks those that are recorded.
+        """One call as reducers want it; `samples` picks those that are recorded."""
+        return observe_alone(call if samples is None else call.of_samples(samples), self.scene(call, samples, edited=edited))
+
+    def scene(self, call: AttentionCall, samples: slice | None = None, *, edited: bool = False) -> Scene:
+        """What a call shares with others.
 
         A model's own mask is checked for padding and read once for all layers that share it; an edited one is taken as it is.
         """
-        recorded = call if samples is None else call.of_samples(samples)
         mask = call.mask
         if edited or (mask is not None and mask.is_inference()):  # an inference tensor does not tell when it is written to
-            scene = self._scene(call, samples)
+            scene = self._scene(call if edited else _with_own_mask(call), samples)
             if not edited:
-                self._refuse_padding_mistakes(call, scene.visibility)
-            return Observation(recorded, scene)
+                self._check_padding(call, scene.visibility)
+            return scene
         address = None if mask is None else (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype, mask._version)
         known_as = (
             address,
@@ -84,26 +92,27 @@ class Forward:
             samples is None,
         )
         if known_as not in self._scenes:
-            scene = self._scene(call, samples)
-            self._refuse_padding_mistakes(call, scene.visibility)
+            scene = self._scene(_with_own_mask(call), samples)
+            self._check_padding(call, scene.visibility)
             while len(self._scenes) >= SCENES_HELD:
                 self._scenes.pop(next(iter(self._scenes)))
             self._scenes[known_as] = (mask, scene)  # holding the mask keeps its address from being reused
-        return Observation(recorded, self._scenes[known_as][1])
+        return self._scenes[known_as][1]
 
     def _scene(self, call: AttentionCall, samples: slice | None) -> Scene:
         if samples is not None and not range(call.samples)[samples]:
             raise Refusal(f"samples={samples!r} records none of the {call.samples} samples of this forward. Choose some of them.")
         queries = slice(call.query_start, call.query_start + call.queries)
-        real_queries, real_keys = self._real(call)
+        real = self._real(call)
         groups, regions = self._groups(call), self._regions(call)
         length = torch.full((call.samples,), queries.stop) if self.padding is None else self.padding[:, : queries.stop].sum(-1)
         positions = self._text_positions(call)
         if samples is not None:
             call, groups, regions = call.of_samples(samples), groups[samples], regions[samples]
-            real_queries, real_keys, length, positions = real_queries[samples], real_keys[samples], length[samples], positions[samples]
+            real = real._replace(queries=real.queries[samples], keys=real.keys[samples])
+            length, positions = length[samples], positions[samples]
         return Scene(
-            visibility=see(call, real_queries, real_keys),
+            visibility=see(call, real),
             query_start=call.query_start,
             key_start=call.key_start,
             length=length,
@@ -122,44 +131,56 @@ class Forward:
             return torch.arange(call.query_start, stop, device=device).expand(call.samples, -1)
         return self.padding[:, :stop].to(device).long().cumsum(-1)[:, call.query_start :] - 1
 
-    def _real(self, call: AttentionCall) -> tuple[Tensor, Tensor]:
-        """Which queries and keys are real: bool (sample, query), bool (sample, key)."""
-        queries = torch.ones(call.samples, call.queries, dtype=torch.bool, device=call.query.device)
-        keys = torch.ones(call.samples, call.keys, dtype=torch.bool, device=call.query.device)
+    @cached_property
+    def _all_real(self) -> bool:
+        """Whether nothing is padding. Padding that is in host memory is known without asking the device."""
+        return self.padding is None or bool(self.padding.all())
+
+    def _real(self, call: AttentionCall) -> Real:
+        """Which queries and keys are real."""
+        queries, keys, *_ = everything_real(call)
         stop, own_keys = call.query_start + call.queries, call.keys - call.appended
-        if getattr(self.inputs.get("past_key_values"), "is_compileable", False):
+        all_written = not getattr(self.inputs.get("past_key_values"), "is_compileable", False) or stop >= own_keys
+        if not all_written:
             keys[:, stop:own_keys] = False  # slots of a static cache that nothing was written to
         if self.padding is None:
-            return queries, keys
-        padding = self.padding.to(call.query.device)
-        if padding.dim() != 2 or padding.shape[0] != call.samples or padding.shape[1] < stop:
+            return Real(queries, keys, True, all_written)
+        if self.padding.dim() != 2 or self.padding.shape[0] != call.samples or self.padding.shape[1] < stop:
             raise Refusal(
-                f"The padding is {tuple(padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to position "
-                f"{stop}. Pass one row per sample and one column per position, cached positions included."
+                f"The padding is {tuple(self.padding.shape)} (sample, position), but {call.where} runs {call.samples} samples up to "
+                f"position {stop}. Pass one row per sample and one column per position, cached positions included."
             )
+        if self._all_real:
+            return Real(queries, keys, True, all_written)
+        padding = self.padding.to(call.query.device)
         queries &= padding[:, call.query_start : stop]
         known = padding[:, call.key_start : call.key_start + own_keys]
         keys[:, : known.shape[1]] &= known
-        return queries, keys
+        return Real(queries, keys, False, False)
 
-    def _refuse_padding_mistakes(self, call: AttentionCall, visibility: Visibility) -> None:
-        _refuse_attention_to_padding(call, visibility)
+    def _check_padding(self, call: AttentionCall, visibility: Visibility) -> None:
+        """Note what may be wrong about padding; the answers are read with the results."""
+        if not visibility.all_keys_real:
+            self.checks.append(_attention_to_padding(call, visibility))
         if self.padding is None:
-            _refuse_unknown_padding(call, visibility)
-            self._refuse_pad_tokens(call)
+            if visibility.mask is not None:
+                self.checks.append(_unknown_padding(call, visibility))
+            self._check_pad_tokens(call)
 
-    def _refuse_pad_tokens(self, call: AttentionCall) -> None:
+    def _check_pad_tokens(self, call: AttentionCall) -> None:
         ids = self._ids()
         if self.pad_token is None or ids is None or ids.dim() != 2 or ids.shape != (call.samples, call.queries):
             return
         padded = (ids[:, 0] == self.pad_token) | (ids[:, -1] == self.pad_token)
-        if bool(padded.any()):
+
+        def refuse() -> None:
             raise Refusal(
                 f"Sample {int(padded.nonzero()[0])} begins or ends with the padding token ({self.pad_token}), and the forward got no "
-                "attention_mask, "
-                "so padding rows cannot be told from real ones. Pass attention_mask to the model, or padding= to the tap "
+                "attention_mask, so padding rows cannot be told from real ones. Pass attention_mask to the model, or padding= to the tap "
                 "(padding=torch.ones_like(input_ids) if every token is meant to be read)."
             )
+
+        self.checks.append(Check(padded.any(), refuse))
 
     @cached_property
     def _given_groups(self) -> Mapping[str, Tensor] | None:
@@ -207,9 +228,8 @@ class Forward:
         return torch.stack(regions, dim=1) if regions else nowhere
 
 
-def named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a module's forward by name."""
-    signature = inspect.signature(module.forward)
+def named_inputs(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a forward by name."""
     try:
         named = dict(signature.bind_partial(*args, **kwargs).arguments)
     except TypeError:  # the call is wrong: let the module itself say how
@@ -266,33 +286,39 @@ def _span(name: str, region: tuple[Any, ...], positions: int) -> tuple[int, int]
     return start, stop
 
 
-def _refuse_attention_to_padding(call: AttentionCall, visibility: Visibility) -> None:
-    if visibility.all_keys_real:
-        return
+def _with_own_mask(call: AttentionCall) -> AttentionCall:
+    """The call with a copy of its mask: the model may write to its own before the call is reduced."""
+    return call if call.mask is None else replace(call, mask=as_four_axes(call.mask).clone())
+
+
+def _attention_to_padding(call: AttentionCall, visibility: Visibility) -> Check:
     rows = visibility.live_rows[:, :, None].float()
     seen = visibility.sum_over_seeing_rows(rows)[:, :, 0] > 0
     leaking = seen & ~visibility.real_keys[:, None]
-    if bool(leaking.any()):
+
+    def refuse() -> None:
         sample, _, key = (int(index) for index in leaking.nonzero()[0])
         raise Refusal(
             f"In {call.where}, real queries of sample {sample} can see the padding at key {key}, so the text next to it is not what the "
-            "model alone "
-            "decides on. Pass the attention_mask to the model as well, or run the samples one by one."
+            "model alone decides on. Pass the attention_mask to the model as well, or run the samples one by one."
         )
 
+    return Check(leaking.any(), refuse)
 
-def _refuse_unknown_padding(call: AttentionCall, visibility: Visibility) -> None:
-    if visibility.mask is None:
-        return
+
+def _unknown_padding(call: AttentionCall, visibility: Visibility) -> Check:
+    assert visibility.mask is not None
     everyone = visibility.real_queries[:, None, None].float().expand(-1, visibility.mask.shape[1], -1, -1)
     unseen = (visibility.sum_over_seeing_rows(everyone)[:, :, 0] == 0).all(1) & visibility.real_keys
-    if bool(unseen.any()):
+
+    def refuse() -> None:
         sample, key = (int(index) for index in unseen.nonzero()[0])
         raise Refusal(
             f"In {call.where}, no query sees key {key} of sample {sample}: the batch looks padded, and padding rows cannot be told from "
-            "real ones. "
-            "Pass the model a 2D attention_mask, or padding= to the tap (True where a position is real)."
+            "real ones. Pass the model a 2D attention_mask, or padding= to the tap (True where a position is real)."
         )
+
+    return Check(unseen.any(), refuse)
 
 
 def pad_token(model: nn.Module) -> int | None:

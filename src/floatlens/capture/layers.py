@@ -14,6 +14,8 @@ seen.
 import re
 import threading
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -35,21 +37,34 @@ class LayerIdentity(NamedTuple):
 
 
 class RunningModules:
-    """Follows which module is being run, in one thread."""
+    """Follows which module is being run, in one thread, and watches attention while one is run that may call it.
 
-    def __init__(self, model: nn.Module) -> None:
+    Watching (`watch`, entered and left again and again) slows down every torch function, so it is limited to where it is needed. At first
+    that is wherever a module of the model runs; once a forward is over (`settle`), modules that ran without calling attention are no
+    longer followed. Should one of them call it later, a call is missing, which is refused.
+    """
+
+    def __init__(self, model: nn.Module, watch: AbstractContextManager[Any]) -> None:
         self._thread = threading.get_ident()
+        self._watch, self._is_watching, self._settled = watch, False, False
         self._stack: list[tuple[str, int]] = []
-        self._handles: list[RemovableHandle] = []
+        self._ran: set[str] = set()
+        self._calling: set[str] = set()
+        self._quiet: set[str] = set()
+        self._handles: dict[str, tuple[RemovableHandle, RemovableHandle]] = {}
         for name, module in model.named_modules():
             if _may_call_attention(module):
-                self._handles.append(module.register_forward_pre_hook(self._entering(name), with_kwargs=True))
-                self._handles.append(module.register_forward_hook(self._leave, always_call=True))
+                self._handles[name] = (
+                    module.register_forward_pre_hook(self._entering(name), with_kwargs=True),
+                    module.register_forward_hook(self._leave, always_call=True),
+                )
 
-    @property
-    def innermost(self) -> str | None:
-        """Path of the module being run, or None outside the model."""
-        return self._stack[-1][0] if self._stack else None
+    def calling(self) -> str | None:
+        """Path of the module being run, which calls attention; None outside the model."""
+        if not self._stack:
+            return None
+        self._calling.add(self._stack[-1][0])
+        return self._stack[-1][0]
 
     @property
     def packed_heads(self) -> int:
@@ -59,9 +74,27 @@ class RunningModules:
         """
         return self._stack[-1][1] if self._stack else 1
 
+    def settle(self) -> None:
+        """A forward is over: modules that ran and did not call attention are left alone from now on, except the model itself."""
+        if self._settled:
+            return
+        self._settled = True
+        self._quiet = {name for name, _ in self._stack} - self._calling  # still running: these are left alone when they are done
+        for name in self._ran - self._calling - self._quiet:
+            self._leave_alone(name)
+
+    def _leave_alone(self, name: str) -> None:
+        if name:
+            for handle in self._handles.pop(name):
+                handle.remove()
+
     def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
+        """Follow nothing any more."""
+        self._stack.clear()
+        self._watch_if_needed()
+        for handles in self._handles.values():
+            for handle in handles:
+                handle.remove()
 
     def _entering(self, name: str) -> Any:
         def enter(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -73,12 +106,27 @@ class RunningModules:
             hidden = named.get("hidden_states", inputs[0] if inputs else None)
             one_row = isinstance(hidden, Tensor) and hidden.dim() == 3 and hidden.shape[1] == 1
             self._stack.append((name, int(getattr(module, "num_key_value_groups", 1)) if one_row else 1))
+            self._ran.add(name)
+            self._watch_if_needed()
 
         return enter
 
     def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
         if threading.get_ident() == self._thread and self._stack:
-            self._stack.pop()
+            name, _ = self._stack.pop()
+            self._watch_if_needed()
+            if name in self._quiet and name not in self._calling:
+                self._quiet.discard(name)
+                self._leave_alone(name)
+
+    def _watch_if_needed(self) -> None:
+        """Once settled, every module that is still followed may call attention; the model itself only if it did."""
+        needed = bool(self._stack) and (not self._settled or bool(self._stack[-1][0]) or "" in self._calling)
+        if needed and not self._is_watching:
+            self._watch.__enter__()
+        elif self._is_watching and not needed:
+            self._watch.__exit__(None, None, None)
+        self._is_watching = needed
 
 
 class LayerNumbers:
@@ -179,7 +227,8 @@ def refuse_what_cannot_be_tapped(model: Any) -> None:
         raise Refusal(
             "This model was compiled with torch.compile, which hides its attention calls. Tap the uncompiled module: model._orig_mod."
         )
-    for name, module in model.named_modules():
+    modules = dict(model.named_modules())
+    for name, module in modules.items():
         if isinstance(module, _FUSED_CLASSES):
             raise Refusal(
                 f"{name or 'The model'} is a torch.nn.{type(module).__name__}, whose fused path hides its attention and changes its "
@@ -188,8 +237,8 @@ def refuse_what_cannot_be_tapped(model: Any) -> None:
             )
     for config in _configs(model):
         _refuse_soft_caps(config)
-    _refuse_two_texts(model)
-    for name, module in model.named_modules():
+    _refuse_two_texts(model, modules)
+    for name, module in modules.items():
         _refuse_sink_parameters(name, module)
     for config in _configs(model):
         _refuse_implementation(config)
@@ -223,8 +272,8 @@ def _refuse_soft_caps(config: Any) -> None:
             )
 
 
-def _refuse_two_texts(model: nn.Module) -> None:
-    has_decoder = any(name.rpartition(".")[2] == "decoder" for name, _ in model.named_modules())
+def _refuse_two_texts(model: nn.Module, modules: Iterable[str]) -> None:
+    has_decoder = any(name.rpartition(".")[2] == "decoder" for name in modules)
     if has_decoder and getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise Refusal(
             "This is an encoder-decoder model: its cross-attention reads one text from another, and positions, padding and nulls here "
@@ -234,7 +283,7 @@ def _refuse_two_texts(model: nn.Module) -> None:
 
 
 def _refuse_sink_parameters(name: str, module: nn.Module) -> None:
-    for parameter, _ in module.named_parameters(recurse=False):
+    for parameter in module._parameters:
         if parameter in _SINK_PARAMETERS:
             raise Refusal(
                 f"{name}.{parameter} adds a learned sink logit to the softmax, which scaled_dot_product_attention never shows, so the "

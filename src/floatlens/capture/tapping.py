@@ -1,9 +1,14 @@
 """The tap: a context in which every attention call of a model is observed, and may be edited.
 
-A `TorchFunctionMode` sees each `scaled_dot_product_attention`; hooks tell which module is running and where a forward begins and ends. The
-output comes from torch's own kernel, so an observed model is bit-identical to an unobserved one. Gradients are off inside a tap.
+A `TorchFunctionMode` sees each `scaled_dot_product_attention`; hooks tell which module is running and where a forward begins and ends, and
+switch the mode on only while a module runs that may call attention, because it slows down every function of torch. The output comes from
+torch's own kernel, so an observed model is bit-identical to an unobserved one. Gradients are off inside a tap.
+
+During a forward the tap only holds what it was shown. When the forward ends, or when it holds more than `held_bytes`, layers that see the
+same keys are reduced together (`holding.py`); what they gave is fetched from the device in one transfer.
 """
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +27,7 @@ from floatlens.capture.arguments import as_pairs, is_whole
 from floatlens.capture.call import AttentionCall, full_precision, read_call, run, unpack_heads
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs, pad_token
+from floatlens.capture.holding import HELD_BYTES, Held, HeldCalls
 from floatlens.capture.layers import (
     LayerNumbers,
     RunningModules,
@@ -30,10 +36,10 @@ from floatlens.capture.layers import (
     refuse_surplus,
     refuse_what_cannot_be_tapped,
 )
-from floatlens.capture.observation import CallRecord, StepRecord, assemble, record_of
-from floatlens.capture.reducers import DEFAULT_KEEP, as_names, patterns_of, reducer_makers
-from floatlens.capture.reduction import SeenCall, reduce_call
-from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
+from floatlens.capture.records import StepArrays, StepRecord, assemble, fetch_steps
+from floatlens.capture.reducers import DEFAULT_KEEP, as_names, reducer_makers
+from floatlens.capture.reduction import Reducing, SeenLayers
+from floatlens.capture.walk import Workspace
 from floatlens.errors import Refusal
 
 _open_in_this_thread = threading.local()
@@ -41,9 +47,9 @@ _open_in_this_thread = threading.local()
 
 @dataclass(frozen=True, eq=False)
 class TapRequest:
-    """What a tap is asked for. The parameters of `tap` say what each field means; the last two are for recorders.
+    """What a tap is asked for. The parameters of `tap` say what each field means; the last three are for recorders.
 
-    Refused: samples that are no slice, and blocks that hold no weight.
+    Refused: samples that are no slice, blocks that hold no weight, and a number of bytes that is none.
     """
 
     keep: str | Iterable[str] = DEFAULT_KEEP
@@ -55,15 +61,19 @@ class TapRequest:
     edits: Iterable[Edit] = ()
     step_on: nn.Module | None = None
     samples: slice | Callable[[Forward], slice | None] | None = None
-    block_entries: int = BLOCK_ENTRIES
-    on_call: Callable[[SeenCall], None] | None = None  # is given every recorded call
+    block_entries: int | None = None
+    held_bytes: int = HELD_BYTES
+    on_seen: Callable[[SeenLayers], None] | None = None  # is given all recorded layers; records then stay on the device (`take_step`)
+    averaged: frozenset[str] = frozenset()  # arrays that are averaged over heads on the device
     record: bool = True  # False: steps are counted and edited, and their records stay empty
 
     def __post_init__(self) -> None:
         if not (self.samples is None or isinstance(self.samples, slice) or callable(self.samples)):
             raise Refusal(f"samples={self.samples!r} does not say which samples are recorded; pass a slice, such as slice(0, 4).")
-        if not is_whole(self.block_entries) or self.block_entries < 1:
+        if self.block_entries is not None and (not is_whole(self.block_entries) or self.block_entries < 1):
             raise Refusal(f"block_entries={self.block_entries!r}: at least one attention weight must be held at a time.")
+        if not is_whole(self.held_bytes) or self.held_bytes < 0:
+            raise Refusal(f"held_bytes={self.held_bytes!r} is no number of bytes; 0 reduces every call at once.")
 
 
 class Tap:
@@ -87,7 +97,8 @@ class Tap:
         self._edits = refuse_uncallable(request.edits)
         self._recording = True
         self._workspace = Workspace(request.block_entries)
-        self._steps: list[StepRecord] = []
+        self._reducing = Reducing(self._makers, self._workspace, request.averaged)
+        self._steps: list[StepRecord | StepArrays] = []
         self._steps_taken = 0
         self._previous: dict[tuple[str, int], Received] = {}
         self._forward: Forward | None = None
@@ -99,7 +110,7 @@ class Tap:
         if getattr(_open_in_this_thread, "tap", None) is not None:
             raise Refusal("Another tap is open in this thread; close it first, or ask one tap for everything.")
         _open_in_this_thread.tap = self
-        self._running = RunningModules(self._model)
+        self._running = RunningModules(self._model, _AttentionMode(self._on_attention))
         self._handles: list[RemovableHandle] = [
             self._model.register_forward_pre_hook(self._remember_inputs, with_kwargs=True),
             self._model.register_forward_hook(self._forget_inputs, always_call=True),
@@ -107,22 +118,22 @@ class Tap:
             self._step_module.register_forward_hook(self._end_step),
             self._step_module.register_forward_hook(self._leave_step, always_call=True),
         ]
+        self._signatures = [inspect.signature(module.forward) for module in (self._model, self._step_module)]
         self._no_grad = torch.no_grad()
         self._no_grad.__enter__()
-        self._mode = _AttentionMode(self._on_attention)
-        self._mode.__enter__()
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self._mode.__exit__(kind, error, traceback)
+        self._running.remove()
         self._no_grad.__exit__(kind, error, traceback)
         for handle in self._handles:
             handle.remove()
-        self._running.remove()
         self._forward = None
         self._outer_inputs = {}
         self._previous.clear()
         self._workspace = Workspace(self._workspace.entries)
+        self._reducing = replace(self._reducing, workspace=self._workspace)
+        self._held = HeldCalls(self._reducing, self._patterns)
         _open_in_this_thread.tap = None
         if kind is None and not self._steps_seen:
             raise Refusal(
@@ -135,7 +146,8 @@ class Tap:
         if not self._steps:
             raise Refusal("The tap has not seen a finished forward yet.")
         if self._assembled is None or self._assembled[0] != len(self._steps):
-            dataset = assemble(self._steps, with_steps=self._has_steps, attributes=self._attributes())
+            steps = [step for step in self._steps if isinstance(step, StepArrays)]
+            dataset = assemble(steps, with_steps=self._has_steps, attributes=self._attributes())
             self._assembled = (len(self._steps), dataset)
         return self._assembled[1]
 
@@ -144,9 +156,11 @@ class Tap:
         return self._steps_taken + len(self._steps)
 
     def take_step(self) -> StepRecord:
-        """The record of the last step, which the tap then forgets: for loops too long to be kept whole."""
+        """The record of the last step, still on the device, which the tap then forgets: for recorders, which pass `on_seen`."""
         self._steps_taken += 1
-        return self._steps.pop()
+        step = self._steps.pop()
+        assert isinstance(step, StepRecord)
+        return step
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
@@ -168,8 +182,8 @@ class Tap:
             "calls_outside_steps": self._calls_outside_steps,
         }
 
-    def _remember_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._outer_inputs = named_inputs(module, args, kwargs)
+    def _remember_inputs(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._outer_inputs = named_inputs(self._signatures[0], args, kwargs)
 
     def _forget_inputs(self, _module: nn.Module, _args: Any, _output: Any) -> None:
         self._outer_inputs = {}
@@ -183,7 +197,7 @@ class Tap:
                 f"A second forward of {type(module).__name__} began inside the tap. Pass step_on=model to record each forward as a step, "
                 "or open a tap for each."
             )
-        inputs, request = named_inputs(module, args, kwargs), self._request
+        inputs, request = named_inputs(self._signatures[1], args, kwargs), self._request
         self._forward = Forward(
             step=self._steps_seen, inputs=inputs, groups=request.groups, regions=request.regions, pad_token=pad_token(self._model)
         )
@@ -194,7 +208,7 @@ class Tap:
         self._forward.padding = None if padding is None else torch.as_tensor(padding).bool()
         self._samples = request.samples(self._forward) if callable(request.samples) else request.samples
         self._numbers = LayerNumbers()
-        self._step = StepRecord()
+        self._held = HeldCalls(self._reducing, self._patterns, self._forward.checks, request.on_seen)
 
     def _end_step(self, _module: nn.Module, _args: Any, _output: Any) -> None:
         check_all_came(self._numbers.identities, self._expected)
@@ -202,11 +216,20 @@ class Tap:
         for layer, _ in self._patterns:
             if layer not in seen:
                 raise Refusal(f"patterns asks for layer {layer}; the layers of this model are {min(seen)} to {max(seen)}.")
-        if self._recording:
-            self._steps.append(self._step)
+        assert self._forward is not None
+        self._running.settle()
+        if not self._request.record:
+            self._steps += [StepRecord()] if self._recording else []  # whoever edits reads the checks
+            return
+        self._held.reduce()
+        step = StepRecord(self._held.records, self._forward.checks)
+        if not self._recording:
+            fetch_steps(StepRecord(checks=step.checks))
+        else:
+            self._steps += [step] if self._request.on_seen is not None else fetch_steps(step)
 
     def _on_attention(self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        module = self._running.innermost
+        module = self._running.calling()
         if module is None:  # another model, run inside the tap
             return function(*args, **kwargs)
         if self._forward is None:
@@ -222,12 +245,14 @@ class Tap:
             refuse_surplus(identity, self._expected)
         own = read_call(args, kwargs)
         unedited = unpack_heads(own, self._running.packed_heads)
-        unedited = replace(unedited, layer=identity.layer, module=module, repeat=identity.repeat, step=self._forward.step)
-        unedited = self._forward.locate(unedited)
-        with full_precision(unedited.query.device):
-            self._forward.observe(unedited, self._samples)  # refuses what is wrong with the model's own call before any edit runs
-            before = self._before(unedited)
-            call = apply_edits(self._edits, unedited, before)
+        named: dict[str, Any] = {"layer": identity.layer, "module": module, "repeat": identity.repeat, "step": self._forward.step}
+        unedited = self._forward.locate(unedited, **named)
+        self._forward.scene(unedited, self._samples)  # checks the model's own call, whatever edits make of it
+        call, before = unedited, Before(None, None, self._forward)
+        if self._edits:
+            with full_precision(unedited.query.device):
+                before = self._before(unedited)
+                call = apply_edits(self._edits, unedited, before)
         if call is unedited:
             output, logsumexp = run(own, lambda: function(*args, **kwargs))
         else:
@@ -237,8 +262,7 @@ class Tap:
         output = output.reshape(*own.query.shape[:3], -1)
         if not (self._recording and self._request.record):
             return output
-        with full_precision(unedited.query.device):
-            self._step.calls.append(self._record(call, logsumexp, before, edited=call is not unedited))
+        self._hold(call, logsumexp, before, edited=call is not unedited)
         return output
 
     def _before(self, call: AttentionCall) -> Before:
@@ -248,25 +272,21 @@ class Tap:
             return Before(None, None, self._forward)
         identity = (call.module, call.repeat)
         previous = self._previous.get(identity)
-        now = received(self._forward.observe(call), self._workspace)
+        now = received(self._forward.observe(call), self._workspace, self._forward.checks)
         if self._recording:
             self._previous[identity] = now
         return Before(now, previous, self._forward)
 
-    def _record(self, call: AttentionCall, logsumexp: Tensor | None, before: Before, *, edited: bool) -> CallRecord:
+    def _hold(self, call: AttentionCall, logsumexp: Tensor | None, before: Before, *, edited: bool) -> None:
+        """Keep a call for later; reduce what is held if that is too much by now."""
         assert self._forward is not None
-        observation = self._forward.observe(call, self._samples, edited=edited)
-        if logsumexp is not None and self._samples is not None:
-            logsumexp = logsumexp[self._samples]
-        makers = [*self._makers, *patterns_of(call.layer, self._patterns)]
-        values = reduce_call(observation, logsumexp, makers, self._workspace)
-        if self._request.on_call is not None:
-            self._request.on_call(SeenCall(self._numbers.identities[-1], observation, logsumexp))
-        if before.now is not None:
-            mass = before.now.mass if self._samples is None else before.now.mass[self._samples]
-            values["mass_before_edits"] = (("sample", "head", "group", "key"), mass)
-        pattern_heads = tuple(head for layer, head in self._patterns if layer == call.layer)
-        return record_of(self._numbers.identities[-1], observation, values, pattern_heads)
+        samples = self._samples
+        scene = self._forward.scene(call, samples, edited=edited)
+        if samples is not None:
+            call = call.of_samples(samples)
+            logsumexp = None if logsumexp is None else logsumexp[samples]
+        mass = None if before.now is None else before.now.mass if samples is None else before.now.mass[samples]
+        self._held.add(Held(self._numbers.identities[-1], call, scene, logsumexp, mass), self._request.held_bytes)
 
 
 class _AttentionMode(TorchFunctionMode):
@@ -294,7 +314,8 @@ def tap(
     edits: Iterable[Edit] = (),
     step_on: nn.Module | None = None,
     samples: slice | None = None,
-    block_entries: int = BLOCK_ENTRIES,
+    block_entries: int | None = None,
+    held_bytes: int = HELD_BYTES,
 ) -> Tap:
     """Watch every attention call of a model while it runs, without changing a bit of what it computes.
 
@@ -328,7 +349,10 @@ def tap(
         Which samples of the batch are recorded, e.g. `slice(0, B)` for the conditional half under classifier-free guidance.
         Groups, regions and padding always cover the whole batch.
     block_entries
-        How many attention weights are held at once.
+        How many attention weights are held at once; by default as many as suit the device, 2**20 on the CPU.
+    held_bytes
+        How many bytes of queries, keys and values are held before they are reduced, 256 MiB by default; layers that are held together
+        are reduced together, which is faster. 0 reduces every call at once, for models that write to their own keys during a forward.
 
     Examples
     --------
@@ -356,5 +380,6 @@ def tap(
             step_on=step_on,
             samples=samples,
             block_entries=block_entries,
+            held_bytes=held_bytes,
         ),
     )

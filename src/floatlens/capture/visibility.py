@@ -4,6 +4,10 @@ A model says it with the causal flag, a boolean mask or an additive one; padding
 counts or averages "over the queries that may see a key" (visible counts, nulls, QK geometry) comes from here. All layers of a model
 usually share one mask, so a `Visibility` is built once per forward and mask.
 
+Nothing here waits for the device, except once per mask where its shape decides what is computed: which keys a stripe of rows can see
+(`key_range`, long texts only), which squares of a mask are partly visible (`tiles`, for QK geometry), and how few keys a row sees
+(`reach`, for interventions).
+
 Axes start with `(sample or 1, head or 1, ...)`; a 1 means "the same for all". A *dead* row is real but has nothing to see.
 """
 
@@ -53,6 +57,8 @@ class Visibility:
     mask: Tensor | None  # (sample or 1, head or 1, query, key), boolean or additive
     real_queries: Tensor  # bool (sample, query)
     real_keys: Tensor  # bool (sample, key)
+    all_queries_real: bool  # known without looking; False if some may be padding
+    all_keys_real: bool
     _triangles: dict[tuple[int, int, int, torch.dtype], Tensor] = field(default_factory=dict)
 
     @cached_property
@@ -66,6 +72,8 @@ class Visibility:
         """How many real keys each query may see: (sample or 1, head or 1, query)."""
         if self.mask is not None:
             return (self.visible & self.real_keys[:, None, None]).sum(-1).float()
+        if self.all_keys_real and not self.causal:
+            return torch.full((1, 1, self.queries), float(self.keys), device=self.real_keys.device)
         reach = torch.full((self.queries,), self.keys, device=self.real_keys.device)
         if self.causal:
             reach = torch.arange(1, self.queries + 1, device=reach.device).clamp(max=self.keys)
@@ -74,32 +82,40 @@ class Visibility:
     @cached_property
     def live_rows(self) -> Tensor:
         """Real queries with at least one key to see: bool (sample, head or 1, query)."""
-        return self.real_queries[:, None] & (self.keys_seen > 0)
+        return self.real_queries[:, None] if self.all_rows_live else self.real_queries[:, None] & (self.keys_seen > 0)
 
     @cached_property
     def dead_rows(self) -> Tensor:
         """Real queries with nothing to see: bool (sample, head or 1, query)."""
         return self.real_queries[:, None] & (self.keys_seen == 0)
 
-    @cached_property
+    @property
     def all_rows_live(self) -> bool:
-        return bool(self.live_rows.all())
+        """Whether every row is known to be real and to see something; an explicit mask would have to be looked at."""
+        return self.mask is None and self.all_queries_real and self.all_keys_real
 
     @cached_property
-    def all_queries_real(self) -> bool:
-        return bool(self.real_queries.all())
+    def reach(self) -> tuple[int, bool]:
+        """The fewest keys that a row with something to see can see, and whether all of those see every real key of their text.
 
-    @cached_property
-    def all_keys_real(self) -> bool:
-        return bool(self.real_keys.all())
+        An explicit mask is looked at for this, once.
+        """
+        if self.mask is None and (self.causal or self.all_keys_real):
+            return (1, False) if self.causal else (self.keys, True)
+        everything = self.keys_seen == self.real_keys.sum(-1)[:, None, None]
+        fewest = self.keys_seen.masked_fill(~self.live_rows, self.keys).amin()
+        fewest_seen, sees_all = torch.stack([fewest, (everything | ~self.live_rows).all().to(fewest)]).tolist()
+        return int(fewest_seen), bool(sees_all)
 
     def key_range(self, rows: slice) -> slice:
         """The keys outside which none of these rows sees anything."""
         if self.mask is None:
             return slice(0, min(rows.stop, self.keys) if self.causal else self.keys)
+        if rows.stop - rows.start == self.queries:
+            return slice(0, self.keys)
         first, stop = self._row_reach
-        start = min(int(first[rows].min()), self.keys - 1)
-        return slice(start, max(int(stop[rows].max()), start + 1))
+        start = min(min(first[rows]), self.keys - 1)
+        return slice(start, max(max(stop[rows]), start + 1))
 
     def masked_range(self, rows: slice) -> slice | None:
         """The keys for which some of these rows need a mask, or None if they see all of their range."""
@@ -109,9 +125,9 @@ class Visibility:
         return diagonal if self.causal and diagonal.start < diagonal.stop else None
 
     def additive_tile(self, rows: slice, keys: slice, samples: slice, heads: slice, scale: float, dtype: torch.dtype) -> Tensor:
-        """`scale` times what to add to the scaled scores: the model's bias, or `HIDDEN`."""
+        """`scale` times what to add to the scaled scores: the model's bias, or `HIDDEN`. (sample or 1, head or 1, row, key)."""
         if self.mask is None:
-            return self._triangle(rows.stop - rows.start, keys.stop - keys.start, rows.start - keys.start + 1, dtype)
+            return self._triangle(rows.stop - rows.start, keys.stop - keys.start, rows.start - keys.start + 1, dtype)[None, None]
         visible = part(self.visible, samples, heads)[:, :, rows, keys]
         hiding = visible.view(torch.uint8).to(dtype).sub_(1).mul_(-HIDDEN)  # as a byte: 25 times faster than torch.where
         if self.mask.dtype == torch.bool:
@@ -160,26 +176,41 @@ class Visibility:
         return Tiles(full.T.float(), query_tile, key_tile, chosen.contiguous().view(torch.uint8))
 
     @cached_property
-    def _row_reach(self) -> tuple[Tensor, Tensor]:
-        """First key and one past the last that any sample and head of each row sees: two (query,) tensors."""
+    def _row_reach(self) -> tuple[list[int], list[int]]:
+        """First key and one past the last that any sample and head of each row sees, by row."""
         seen = self.visible.flatten(0, 1).any(0).view(torch.uint8)
         first = seen.argmax(-1)
         stop = self.keys - seen.flip(-1).argmax(-1)
         nothing = seen.amax(-1) == 0
-        return first.masked_fill(nothing, self.keys), stop.masked_fill(nothing, 0)
+        reach = torch.stack([first.masked_fill(nothing, self.keys), stop.masked_fill(nothing, 0)])
+        begins, ends = reach.tolist()
+        return begins, ends
 
 
-def see(call: AttentionCall, real_queries: Tensor | None = None, real_keys: Tensor | None = None) -> Visibility:
+def see(call: AttentionCall, real: "Real | None" = None) -> Visibility:
     """Read a call's mask; what is not said to be padding is real."""
-    device = call.query.device
-    if real_queries is None:
-        real_queries = torch.ones(call.samples, call.queries, dtype=torch.bool, device=device)
-    if real_keys is None:
-        real_keys = torch.ones(call.samples, call.keys, dtype=torch.bool, device=device)
+    if real is None:
+        real = everything_real(call)
     mask = None if call.mask is None else as_four_axes(call.mask)
     if mask is not None:
         mask = mask.expand(*mask.shape[:2], call.queries, call.keys)
-    return Visibility(call.queries, call.keys, call.causal, mask, real_queries, real_keys)
+    return Visibility(call.queries, call.keys, call.causal, mask, real.queries, real.keys, real.all_queries, real.all_keys)
+
+
+class Real(NamedTuple):
+    """What of a call is no padding, and whether that is known to be all of it."""
+
+    queries: Tensor  # bool (sample, query)
+    keys: Tensor  # bool (sample, key)
+    all_queries: bool
+    all_keys: bool
+
+
+def everything_real(call: AttentionCall) -> Real:
+    """A call without padding."""
+    device = call.query.device
+    queries = torch.ones(call.samples, call.queries, dtype=torch.bool, device=device)
+    return Real(queries, torch.ones(call.samples, call.keys, dtype=torch.bool, device=device), True, True)
 
 
 def part(values: Tensor, samples: slice, heads: slice) -> Tensor:

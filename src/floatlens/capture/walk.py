@@ -1,17 +1,19 @@
-"""The block walk: recompute a call's attention weights, a block of rows at a time, and let every reducer see each block once.
+"""The block walk: recompute the attention weights of layers, a block of rows at a time, and let every reducer see each block once.
 
-What a block costs is one QK product and one exponential per entry. Three things keep it there:
+What a block costs is one QK product and one exponential per entry. Four things keep it there:
 
+- a block holds rows of as many layers, samples and heads as fit, so that small matrices share an operator;
 - scores live in base 2 (`log2 e` is folded into the scale), because torch's `exp2` keeps its speed on weights that underflow, where
   `exp` becomes 40 times slower;
 - the row's logsumexp rides in the product itself, as one more component of the query against a key component of 1, so that the product
   comes out as the logarithm of the weight;
 - blocks are written into two buffers that are reused, so memory does not grow with the length of the text.
 
-A step with a cache has a few rows and many keys. There the second saves less than copying the keys would cost: they are used as they lie,
-once for all query heads that share them, and what rode in the product is added to it.
+The query heads that share a key head stand below each other in the product, as more rows of one matrix: keys are never copied for them.
+A step with a cache has a few rows and many keys. There copying the keys to let the logsumexp ride would cost more than it saves: they are
+used as they lie, and the logsumexp is added to the product. So they are wherever no logsumexp is known, and rows are normalised here.
 
-A block holds whole rows of one or more *matrices*: the attention matrices of all samples and heads, counted in one row (sample-major).
+A block holds whole rows of one or more matrices: see `Observation`. *Texts* are the samples of all layers, counted in one row.
 """
 
 import math
@@ -22,15 +24,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from floatlens.capture.call import AttentionCall
 from floatlens.capture.observation import Labelled, Observation
-from floatlens.capture.visibility import part
 from floatlens.errors import Refusal
 
 LOG2_E = math.log2(math.e)
-BLOCK_ENTRIES = 1 << 20
-PREPARED_NUMBERS = 1 << 21
+BLOCK_ENTRIES = 1 << 20  # of a block on the CPU, whose cache it fits into
+PREPARED_NUMBERS = 1 << 21  # of queries and keys that are made ready at a time
+ELSEWHERE = 16  # on other devices so many times as much is done at once: there an operator costs more than its memory
 FEW_ROWS = 32  # up to here keys are used as they lie: a pass over the scores is shorter than one over the keys
+NOT_A_NUMBER = (
+    "a score there is NaN or infinite. Look for an overflow (float16: try bfloat16 or float32), a mask that holds NaN, or broken weights."
+)
 SILENT = 1e30  # the logsumexp of a row that must not weigh anything
 
 
@@ -52,20 +56,38 @@ class Block:
 
 
 class Reducer(Protocol):
-    """Turns the blocks of one call into named arrays. A new one goes into `reducers/`, one file each."""
+    """Turns the blocks of an observation into named arrays. A new one goes into `reducers/`, one file each."""
 
-    needs_blocks: bool
+    @property
+    def needs_blocks(self) -> bool:
+        """Whether `add` wants to see every block."""
+        ...
+
+    @property
+    def rows(self) -> Tensor | None:
+        """Sets of rows whose weights are summed by key, (sample, head or 1, set, query); None if it needs no such sums."""
+        ...
 
     def add(self, block: Block) -> None: ...
-    def result(self) -> dict[str, Labelled]: ...
+
+    def result(self, sums: Tensor | None) -> dict[str, Labelled]:
+        """Named arrays. `sums` are those of `rows`: (layer, sample, head, set, key). Arrays without a layer axis hold for all layers."""
+        ...
 
 
 @dataclass
 class Workspace:
-    """The reusable buffers of the walk: logarithms and weights of a block (`entries` each), and the queries and keys made ready."""
+    """The reusable buffers of the walk: logarithms and weights of a block, and the queries and keys made ready.
 
-    entries: int = BLOCK_ENTRIES
+    A block holds so many `entries`; if they are not given, as many as suit the device.
+    """
+
+    entries: int | None = None
     _buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = field(default_factory=dict)
+
+    def entries_on(self, device: torch.device) -> int:
+        """How many weights a block may hold on this device."""
+        return at_once(BLOCK_ENTRIES, device) if self.entries is None else self.entries
 
     def room(self, purpose: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
         """An uninitialised tensor, valid until the next one for the same purpose. Fresh memory would cost more than what is put there."""
@@ -77,167 +99,174 @@ class Workspace:
         return self._buffers[kind][:size].view(shape)
 
 
-def walk(observation: Observation, logsumexp: Tensor | None, reducers: Sequence[Reducer], workspace: Workspace) -> None:
-    """Feed every block of the call to the reducers."""
-    for block in _blocks(observation, logsumexp, workspace):
+def at_once(on_the_cpu: int, device: torch.device) -> int:
+    """How much is done at once on a device."""
+    return on_the_cpu if device.type == "cpu" else on_the_cpu * ELSEWHERE
+
+
+class ColumnSums:
+    """Sums of weights over sets of rows: (matrix, set, key)."""
+
+    def __init__(self, observation: Observation, rows: Tensor) -> None:
+        self.rows = observation.per_matrix(rows)
+        self._observation = observation
+        self._sums: Tensor | None = None
+
+    def add(self, block: Block) -> None:
+        rows = self.rows[block.matrices, :, block.rows]
+        if len(block.weights) == len(self.rows) and block.weights.shape[1:] == (self._observation.queries, self._observation.keys):
+            self._sums = torch.bmm(rows, block.weights)  # the only block
+            return
+        if self._sums is None:
+            self._sums = self._observation.new(self.rows.shape[1], self._observation.keys)
+        self._sums[block.matrices, :, block.keys].baddbmm_(rows, block.weights)
+
+    @property
+    def sums(self) -> Tensor:
+        """(layer, sample, head, set, key)."""
+        assert self._sums is not None
+        return self._observation.per_layer(self._sums)
+
+
+def walk(observation: Observation, reducers: Sequence[Reducer | ColumnSums], workspace: Workspace) -> None:
+    """Feed every block to the reducers."""
+    for block in _blocks(observation, workspace):
         for reducer in reducers:
             reducer.add(block)
 
 
-def refuse_broken_rows(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> None:
-    """Walk again over a call whose sums are off, and name the first row whose scores are not numbers, if that is why."""
-    call = observation.call
-    live = observation.visibility.live_rows.expand(-1, call.heads, -1).flatten(0, 1)
-    for block in _blocks(observation, logsumexp, workspace):
+def refuse_broken_rows(observation: Observation, workspace: Workspace) -> None:
+    """Walk again over calls whose sums are off, and name the first row whose scores are not numbers, if that is why."""
+    live = observation.visibility.live_rows.expand(observation.layers, -1, observation.heads, -1).flatten(0, 2)
+    logsumexp = observation.logsumexp
+    for block in _blocks(observation, workspace):
         finite = block.weights.sum(-1).isfinite()
         if logsumexp is not None:
-            finite &= logsumexp.flatten(0, 1)[block.matrices, block.rows].isfinite()
+            finite &= logsumexp.flatten(0, 2)[block.matrices, block.rows].isfinite()
         broken = live[block.matrices, block.rows] & ~finite
         if bool(broken.any()):
             matrix, row = (int(index) for index in broken.nonzero()[0])
-            sample, head = divmod(matrix + block.matrices.start, call.heads)
+            text, head = divmod(matrix + block.matrices.start, observation.heads)
+            layer, sample = divmod(text, observation.samples)
             raise Refusal(
-                f"The attention of {call.where}, sample {sample}, head {head}, query {row + block.rows.start} is not a number: a score "
-                "there is "
-                "NaN or infinite. Look for an overflow (float16: try bfloat16 or float32), a mask that holds NaN, or broken weights."
+                f"The attention of {observation.where[layer]}, sample {sample}, head {head}, query {row + block.rows.start} is not "
+                f"a number: {NOT_A_NUMBER}"
             )
 
 
-def _blocks(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> Iterator[Block]:
-    call, visibility = observation.call, observation.visibility
-    if call.queries <= FEW_ROWS and call.heads * call.queries * call.keys <= workspace.entries:
-        yield from _blocks_of_few_rows(observation, logsumexp, workspace)
+def _blocks(observation: Observation, workspace: Workspace) -> Iterator[Block]:
+    as_they_lie = observation.logsumexp is None or observation.queries <= FEW_ROWS
+    texts_at_once, heads_at_once, rows_at_once = _block_shape(observation, workspace.entries_on(observation.device), as_they_lie)
+    for texts in _text_slices(observation, texts_at_once):
+        for heads in _slices(0, observation.heads, heads_at_once):
+            query, key, shift = _made_ready(observation, texts, heads, workspace, as_they_lie)
+            for rows in _slices(0, observation.queries, rows_at_once):
+                yield _block(observation, query, key, shift, texts, heads, rows, workspace)
+
+
+def _block_shape(observation: Observation, entries: int, as_they_lie: bool) -> tuple[int, int, int]:
+    """How many texts, heads and rows a block takes: several texts only with all their heads, so that matrices stay in one row."""
+    queries, keys, heads = observation.queries, observation.keys, observation.heads
+    rows = max(1, min(queries, entries // keys))
+    if observation.visibility.causal or observation.visibility.mask is not None:  # in eighths, to skip most of what the rows cannot see
+        rows = min(rows, max(128, -(-queries // 8)))
+    matrices = max(1, entries // (rows * keys))
+    if not as_they_lie or observation.query.dtype != observation.dtype:
+        prepared = at_once(PREPARED_NUMBERS, observation.device) // ((queries + keys) * (observation.query.shape[-1] + 1))
+        matrices = max(1, min(matrices, prepared))
+    sharing = heads // observation.kv_heads
+    if matrices < heads:  # heads of whole key heads, or an even share of the heads of one
+        matrices = matrices // sharing * sharing or max(part for part in range(1, sharing + 1) if sharing % part == 0 and part <= matrices)
+    return max(1, matrices // heads), min(heads, matrices), rows
+
+
+def _text_slices(observation: Observation, at_once: int) -> Iterator[slice]:
+    """All texts in order: whole layers together, or some samples of one layer."""
+    samples, texts = observation.samples, observation.layers * observation.samples
+    if at_once >= samples:
+        yield from _slices(0, texts, at_once // samples * samples)
         return
-    samples_at_once, heads_at_once, rows_at_once = _block_shape(call, workspace.entries)
-    for samples in _slices(0, call.samples, samples_at_once):
-        for prepared in _slices(0, call.heads, heads_at_once if samples_at_once > 1 else _heads_to_prepare(call, heads_at_once)):
-            all_queries, all_keys = _augmented(observation, logsumexp, samples, prepared, workspace)
-            for heads in _slices(prepared.start, prepared.stop, heads_at_once):
-                here = slice(heads.start - prepared.start, heads.stop - prepared.start)
-                query, key = all_queries[:, here].flatten(0, 1), all_keys[:, here].flatten(0, 1)
-                for rows in _slices(0, call.queries, rows_at_once):
-                    keys = visibility.key_range(rows)
-                    shape = (len(query), rows.stop - rows.start, keys.stop - keys.start)
-                    log2_weights = workspace.room("log2 weights", shape, query.dtype, query.device)
-                    torch.bmm(query[:, rows], key[:, keys].transpose(1, 2), out=log2_weights)
-                    yield _weighed(observation, log2_weights, samples, heads, rows, keys, workspace, normalised=logsumexp is not None)
+    for first in range(0, texts, samples):
+        yield from _slices(first, first + samples, at_once)
 
 
-def _blocks_of_few_rows(observation: Observation, logsumexp: Tensor | None, workspace: Workspace) -> Iterator[Block]:
-    """Blocks of all rows and heads of one or more samples.
+def _made_ready(
+    observation: Observation, texts: slice, heads: slice, workspace: Workspace, as_they_lie: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Queries (text, head, query, depth), keys (text, kv_head, key, depth), and what is to be added to the logarithms of the weights.
 
-    The query heads that share a key head stand below each other, as more rows of one product.
+    The last is (text, head, query), and None if there is nothing to add, or it rides in the product.
     """
-    call, visibility = observation.call, observation.visibility
-    dtype, device = observation.dtype, call.query.device
-    rows, heads, sharing = slice(0, call.queries), slice(0, call.heads), call.heads // call.kv_heads
-    keys = visibility.key_range(rows)
-    for samples in _slices(0, call.samples, workspace.entries // (call.heads * call.queries * call.keys)):
-        query, shift = _live_queries(observation, logsumexp, samples, heads)
-        key = call.key[samples, :, keys].to(dtype).flatten(0, 1)
-        product = workspace.room("log2 weights", (len(key), sharing * call.queries, key.shape[1]), dtype, device)
-        below, added = query.reshape(len(key), -1, query.shape[-1]), shift.reshape(len(key), -1, 1)
-        torch.baddbmm(added, below, key.transpose(1, 2), alpha=call.scale * LOG2_E, out=product)
-        log2_weights = product.view(len(query) * call.heads, call.queries, -1)
-        if not visibility.all_keys_real:  # what lies in padding may be anything, here too
-            padding = ~visibility.real_keys[samples, None, None, keys]
-            log2_weights.masked_fill_(_as_matrices(padding, samples, heads), -SILENT)
-        yield _weighed(observation, log2_weights, samples, heads, rows, keys, workspace, normalised=logsumexp is not None)
+    visibility, dtype, scale = observation.visibility, observation.dtype, observation.scale * LOG2_E
+    sharing = observation.heads // observation.kv_heads
+    kv_heads = slice(heads.start // sharing, -(-heads.stop // sharing))
+    query = observation.query.flatten(0, 1)[texts, heads].to(dtype)
+    key = observation.key.flatten(0, 1)[texts, kv_heads].to(dtype)
+    shift = None if observation.logsumexp is None else observation.logsumexp.flatten(0, 1)[texts, heads].to(dtype) * -LOG2_E
+    if not visibility.all_rows_live:  # what lies in padding may be anything, NaN included
+        dead = observation.of_texts(~visibility.live_rows, texts, heads)
+        query = query.masked_fill(dead[..., None], 0.0)
+        shift = None if shift is None else shift.masked_fill(dead, -SILENT)
+    if as_they_lie or shift is None:
+        return query, key, shift
+    if not visibility.all_keys_real:
+        padding = observation.of_texts(~visibility.real_keys[:, None], texts, slice(None))
+        key = key.masked_fill(padding[..., None], 0.0)
+    deep = query.shape[-1] + 1
+    room = workspace.room("queries", (*query.shape[:-1], deep), dtype, observation.device)
+    query = torch.cat([query, (shift / scale)[..., None]], dim=-1, out=room)
+    ones = key.new_ones(()).expand(*key.shape[:-1], 1)
+    room = workspace.room("keys", (*key.shape[:-1], deep), dtype, observation.device)
+    return query, torch.cat([key, ones], dim=-1, out=room), None
 
 
-def _weighed(
+def _block(
     observation: Observation,
-    log2_weights: Tensor,
-    samples: slice,
+    query: Tensor,
+    key: Tensor,
+    shift: Tensor | None,
+    texts: slice,
     heads: slice,
     rows: slice,
-    keys: slice,
     workspace: Workspace,
-    *,
-    normalised: bool,
 ) -> Block:
-    """A block from its products: masked, and made weights."""
-    visibility = observation.visibility
+    """Rows of these texts and heads: multiplied, masked, and made weights."""
+    visibility, count = observation.visibility, rows.stop - rows.start
+    keys = visibility.key_range(rows)
+    matrices, kv_matrices = query.shape[0] * query.shape[1], key.shape[0] * key.shape[1]
+    below = query[:, :, rows].reshape(kv_matrices, -1, query.shape[-1])  # heads of one key head as more rows of it
+    across = key[:, :, keys].flatten(0, 1).transpose(1, 2)
+    log2_weights = workspace.room("log2 weights", (matrices, count, keys.stop - keys.start), query.dtype, query.device)
+    product = log2_weights.view(kv_matrices, -1, keys.stop - keys.start)
+    added = product if shift is None else shift[:, :, rows].reshape(kv_matrices, -1, 1)
+    torch.baddbmm(added, below, across, beta=0 if shift is None else 1, alpha=observation.scale * LOG2_E, out=product)
     if (masked := visibility.masked_range(rows)) is not None:
-        tile = visibility.additive_tile(rows, masked, samples, heads, LOG2_E, log2_weights.dtype)
-        tile = tile if tile.dim() == 2 else _as_matrices(tile, samples, heads)
-        log2_weights[..., masked.start - keys.start : masked.stop - keys.start].add_(tile)
+        tile = visibility.additive_tile(rows, masked, observation.samples_of(texts), heads, LOG2_E, log2_weights.dtype)
+        here = log2_weights[..., masked.start - keys.start : masked.stop - keys.start].unflatten(0, query.shape[:2])
+        here.add_(observation.for_texts(tile, texts))
+    if not visibility.all_keys_real and key.shape[-1] == observation.key.shape[-1]:  # as they lie: what is in padding was multiplied
+        padding = observation.of_texts(~visibility.real_keys[:, None, None, keys], texts, heads)
+        log2_weights.unflatten(0, query.shape[:2]).masked_fill_(padding, -SILENT)
     weights = workspace.room("weights", tuple(log2_weights.shape), log2_weights.dtype, log2_weights.device)
-    if normalised:
+    if observation.logsumexp is not None:
         torch.exp2(log2_weights, out=weights)
     else:
-        _normalise(observation, log2_weights, weights, samples, heads, rows)
-    first = samples.start * observation.call.heads + heads.start
-    return Block(slice(first, first + len(log2_weights)), rows, keys, weights, log2_weights)
+        _normalise(observation, log2_weights, weights, texts, heads, rows)
+    first = texts.start * observation.heads + heads.start
+    return Block(slice(first, first + matrices), rows, keys, weights, log2_weights)
 
 
-def _block_shape(call: AttentionCall, entries: int) -> tuple[int, int, int]:
-    """How many samples, heads and rows a block takes: several samples only with all their heads, so that matrices stay in one row."""
-    rows = max(1, min(call.queries, entries // call.keys))
-    if call.causal or call.mask is not None:  # in eighths, to skip most of what the rows cannot see
-        rows = min(rows, max(128, -(-call.queries // 8)))
-    matrices = max(1, min(entries // (rows * call.keys), _matrices_to_prepare(call)))
-    return max(1, matrices // call.heads), min(call.heads, matrices), rows
-
-
-def _heads_to_prepare(call: AttentionCall, heads_at_once: int) -> int:
-    """Queries and keys are made ready for several blocks at a time: small operations cost most."""
-    return min(call.heads, max(1, _matrices_to_prepare(call) // heads_at_once) * heads_at_once)
-
-
-def _matrices_to_prepare(call: AttentionCall) -> int:
-    """For how many matrices queries and keys fit into the memory set aside for them."""
-    return max(1, PREPARED_NUMBERS // ((call.queries + call.keys) * (call.query.shape[-1] + 1)))
-
-
-def _augmented(
-    observation: Observation, logsumexp: Tensor | None, samples: slice, heads: slice, workspace: Workspace
-) -> tuple[Tensor, Tensor]:
-    """Queries (sample, head, query, depth + 1) and keys (sample, head, key, depth + 1) whose product is log2 of the weight."""
-    call, visibility = observation.call, observation.visibility
-    dtype, device = observation.dtype, call.query.device
-    kv_head = [head * call.kv_heads // call.heads for head in range(heads.start, heads.stop)]
-    query, shift = _live_queries(observation, logsumexp, samples, heads)
-    key = call.key[samples, kv_head[0] : kv_head[-1] + 1].to(dtype) * (call.scale * LOG2_E)
-    if not visibility.all_keys_real:
-        key = key.masked_fill(~visibility.real_keys[samples, None, :, None], 0.0)
-    deep = query.shape[-1] + 1
-    query = torch.cat([query, shift[..., None]], dim=-1, out=workspace.room("queries", (*query.shape[:-1], deep), dtype, device))
-    ones = key.new_ones(()).expand(*key.shape[:-1], 1)
-    key = torch.cat([key, ones], dim=-1, out=workspace.room("keys", (*key.shape[:-1], deep), dtype, device))
-    if len(kv_head) == key.shape[1]:
-        return query, key
-    which = torch.tensor(kv_head, device=device) - kv_head[0]
-    room = workspace.room("keys of query heads", (key.shape[0], len(kv_head), *key.shape[2:]), dtype, device)
-    return query, torch.index_select(key, 1, which, out=room)
-
-
-def _live_queries(observation: Observation, logsumexp: Tensor | None, samples: slice, heads: slice) -> tuple[Tensor, Tensor]:
-    """Queries (sample, head, query, depth), and what shifts the logarithms of their weights (sample, head, query).
-
-    The shift is the logsumexp, where there is one.
-    """
-    call, visibility, dtype = observation.call, observation.visibility, observation.dtype
-    query = call.query[samples, heads].to(dtype)
-    shift = query.new_zeros(query.shape[:-1]) if logsumexp is None else logsumexp[samples, heads].to(dtype) * -LOG2_E
-    if visibility.all_rows_live:
-        return query, shift
-    dead = ~part(visibility.live_rows, samples, heads)  # what lies in padding may be anything, NaN included
-    return query.masked_fill(dead[..., None], 0.0), shift.masked_fill(dead, -SILENT)
-
-
-def _normalise(observation: Observation, log2_weights: Tensor, weights: Tensor, samples: slice, heads: slice, rows: slice) -> None:
+def _normalise(observation: Observation, log2_weights: Tensor, weights: Tensor, texts: slice, heads: slice, rows: slice) -> None:
     """A softmax in base 2, for kernels that do not hand out their logsumexp."""
     log2_weights.sub_(log2_weights.amax(-1, keepdim=True))
     total = torch.exp2(log2_weights, out=weights).sum(-1, keepdim=True)
     log2_weights.sub_(total.log2())
-    live = _as_matrices(part(observation.visibility.live_rows, samples, heads)[:, :, rows, None], samples, heads)
-    weights.mul_(live / total)
-
-
-def _as_matrices(values: Tensor, samples: slice, heads: slice) -> Tensor:
-    """(sample or 1, head or 1, ...) spelled out to (matrix, ...)."""
-    return values.expand(samples.stop - samples.start, heads.stop - heads.start, *values.shape[2:]).flatten(0, 1)
+    if observation.visibility.all_rows_live:
+        weights.div_(total)
+        return
+    live = observation.of_texts(observation.visibility.live_rows, texts, heads)[..., rows, None]
+    in_matrices = weights.unflatten(0, (texts.stop - texts.start, heads.stop - heads.start))
+    in_matrices.mul_(live / total.view(*in_matrices.shape[:3], 1))
 
 
 def _slices(start: int, stop: int, at_once: int) -> Iterator[slice]:

@@ -20,12 +20,14 @@ def doctor(
         None, help="Block length that an A2D or SDAR model was trained with, if its config does not say: 32 (BD3LM), 4 (OPDLM), 0 for none."
     ),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
+    measure: bool = typer.Option(False, help="Load the model and time generation with and without a trace, on your own device."),
+    device: str = typer.Option(None, help="Where to measure: cpu, cuda, cuda:1, mps; by default a GPU if there is one."),
 ) -> None:
     """Say whether a model can be traced, what it is made of, and what a trace of it takes.
 
-    No weights are read; files of other formats are converted once.
+    No weights are read unless you ask it to --measure; files of other formats are converted once.
 
-    Example: floatlens doctor smollm2-135m --length 512 --steps 32
+    Example: floatlens doctor smollm2-135m --length 512 --steps 32 --measure
     """
     from floatlens.cli.trace import detail_of
     from floatlens.models.doctor import examine
@@ -62,6 +64,21 @@ def doctor(
         "a trace takes": f"at most {size_in_words(size.disk)} on disk, {size_in_words(size.memory_if_streamed)} of memory "
         f"besides the model, for {length} tokens and {steps} steps",
     }
+    if measure and not examination.obstacle:
+        from floatlens.models.doctor import measure_cost
+        from floatlens.models.loading import load
+
+        loaded = load(
+            model,
+            revision=revision,
+            dtype=dtype,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            family=family,
+            mask_token_id=mask_token_id,
+            block_length=block_length,
+        )
+        rows["measured"] = measure_cost(loaded, length, steps, kept).sentence
     for name, value in rows.items():
         table.add_row(name, value)
     make_console().print(table)

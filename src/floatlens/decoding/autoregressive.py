@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from floatlens.decoding.candidates import drawn, filtered, log_odds
-from floatlens.decoding.canvas import Canvas, Pass, Run, Step, commit
+from floatlens.decoding.candidates import drawn, fetched, filtered, log_odds, rows_at
+from floatlens.decoding.canvas import Canvas, Decision, Pass, Run, Step, commit
 from floatlens.decoding.options import AutoregressiveOptions
 
 
@@ -16,7 +16,7 @@ def write(
     """Write token after token. A sample that has written an end token is finished, and leaves the rest of its canvas empty."""
     longest = max(canvas.start)
     offset = [longest - start for start in canvas.start]
-    tokens = torch.zeros(canvas.samples, longest, dtype=torch.long, device=canvas.tokens.device)
+    tokens = torch.zeros(canvas.samples, longest, dtype=torch.long)
     real = torch.zeros_like(tokens, dtype=torch.bool)
     for sample, start in enumerate(canvas.start):
         tokens[sample, offset[sample] :] = canvas.tokens[sample, :start]
@@ -31,27 +31,32 @@ def write(
             tokens,
             real,
             torch.zeros_like(real),
-            torch.tensor([tokens.shape[1] - 1], device=tokens.device),
+            torch.tensor([tokens.shape[1] - 1]),
             past=past,
             past_real=past_real,
             offset=offset,
             cache=cache,
         )
-        rows = run(asked)[:, 0]
-        written, confidence, chosen = {}, {}, torch.zeros(canvas.samples, dtype=torch.long, device=tokens.device)
-        for sample in writing:
-            row = filtered(rows[sample : sample + 1], options.temperature, options.top_k, options.top_p)
-            token = drawn(row, canvas.generators[sample]) if options.temperature > 0 else row.argmax(-1)
-            position = canvas.start[sample] + step
-            written[sample] = [(position, int(token))]
-            confidence[sample] = {position: float(log_odds(row, token).sigmoid())}
-            chosen[sample] = token[0]
-            written_until[sample] = position + 1
-        yield commit(canvas, list(writing), asked, written, confidence)
+        rows = rows_at(run(asked), writing, [0] * len(writing))
+        rows = filtered(rows, options.temperature, options.top_k, options.top_p)
+        if options.temperature > 0:
+            tokens_drawn = [drawn(rows[index : index + 1], canvas.generators[sample]) for index, sample in enumerate(writing)]
+            candidates = torch.cat(tokens_drawn)
+        else:
+            candidates = rows.argmax(-1)
+        candidates, odds = fetched(candidates, log_odds(rows, candidates))
+        confidence, chosen = odds.sigmoid(), torch.zeros(canvas.samples, dtype=torch.long)
+        chosen[writing] = candidates.long()
+        decisions = []
+        for index, sample in enumerate(writing):
+            written_until[sample] = canvas.start[sample] + step + 1
+            position = torch.tensor([canvas.start[sample] + step])
+            decisions.append(Decision(sample, position, chosen[sample : sample + 1], confidence[index : index + 1], [0]))
+        yield commit(canvas, asked, decisions)
         if options.stop_at_eos:
             writing = [sample for sample in writing if int(chosen[sample]) not in end_tokens]
         if not writing:
             break
         past_real, past = asked.real_keys, asked.past + tokens.shape[1]
-        tokens, real = chosen[:, None], torch.ones(canvas.samples, 1, dtype=torch.bool, device=tokens.device)
+        tokens, real = chosen[:, None], torch.ones(canvas.samples, 1, dtype=torch.bool)
     canvas.end_at(written_until)

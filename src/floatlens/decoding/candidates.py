@@ -3,13 +3,50 @@
 Everything that ranks is computed in float64 from the logits. Probabilities near 1 all round to 1, so they are ranked by log-odds, which
 keep telling them apart; equal candidates go to the left. That is what makes a batch commit the tokens that each prompt would commit by
 itself.
+
+Everything over the vocabulary is computed where the logits are; of each row only its candidate and a few numbers are fetched from there,
+for all samples of a step at once. A device without float64 (MPS) cannot rank: its logits are fetched first.
 """
+
+from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 ROWS_AT_ONCE = 64  # a row of a large vocabulary is a megabyte in float64
 LOG_OF_NOTHING = 1e-10  # what Dream adds inside the logarithm of its entropy
+NO_FLOAT64 = ("mps",)  # devices that cannot rank
+
+
+def rows_at(logits: Tensor, samples: Sequence[int] | Tensor, rows: Sequence[int] | Tensor) -> Tensor:
+    """The logits of some rows, one after the other, where they can be ranked: (sample, row, vocabulary) -> (candidate, vocabulary)."""
+    at_sample, at_row = torch.as_tensor(samples, dtype=torch.long), torch.as_tensor(rows, dtype=torch.long)
+    logits = logits.cpu() if logits.device.type in NO_FLOAT64 else logits
+    return logits[at_sample.to(logits.device), at_row.to(logits.device)]
+
+
+def spans(numbers: Tensor, count: int) -> list[slice]:
+    """Where the entries of each number below `count` lie in a sorted tensor of such numbers.
+
+    Examples
+    --------
+    >>> spans(torch.tensor([0, 0, 2]), 3)
+    [slice(0, 2, None), slice(2, 2, None), slice(2, 3, None)]
+    """
+    edges = torch.searchsorted(numbers, torch.arange(count + 1)).tolist()
+    return [slice(first, stop) for first, stop in pairwise(edges)]
+
+
+def fetched(*columns: Tensor) -> tuple[Tensor, ...]:
+    """Numbers of the candidates, (candidate,) each, in host memory and in float64: one transfer, the only one of a step.
+
+    Examples
+    --------
+    >>> fetched(torch.tensor([7, 8]), torch.tensor([0.5, 0.25]))
+    (tensor([7., 8.], dtype=torch.float64), tensor([0.5000, 0.2500], dtype=torch.float64))
+    """
+    return torch.stack([column.double() for column in columns]).cpu().unbind()
 
 
 def log_odds(logits: Tensor, candidates: Tensor) -> Tensor:
@@ -27,7 +64,7 @@ def log_odds(logits: Tensor, candidates: Tensor) -> Tensor:
         own = rows.gather(-1, candidate)[:, 0]
         others = rows.scatter(-1, candidate, float("-inf")).logsumexp(-1)
         parts.append(torch.where(own.isneginf(), own, own - others))
-    return torch.cat(parts)
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64, device=logits.device)
 
 
 def margin_rank(logits: Tensor) -> Tensor:
@@ -75,6 +112,11 @@ def gumbel_argmax(logits: Tensor, uniform: Tensor, temperature: float) -> Tensor
     return (logits.double() - temperature * (-uniform.log()).log()).argmax(-1)
 
 
+def uniform(generator: torch.Generator, count: int) -> Tensor:
+    """Numbers in [0, 1), drawn where the generator draws: (count,)."""
+    return torch.rand(count, generator=generator, device=generator.device)
+
+
 def uniform_rows(generator: torch.Generator, length: int, vocabulary: int, wanted: list[int]) -> Tensor:
     """Rows of `torch.rand(length, vocabulary)` in float64, drawn in full but never held in full: (wanted, vocabulary)."""
     kept = torch.empty(len(wanted), vocabulary, dtype=torch.float64, device=generator.device)
@@ -92,9 +134,9 @@ def drawn(logits: Tensor, generator: torch.Generator) -> Tensor:
     """One token per row, drawn from the softmax of the logits: (row, vocabulary) -> (row,)."""
     if not len(logits):
         return torch.zeros(0, dtype=torch.long, device=logits.device)
-    probabilities = logits.softmax(-1)
+    probabilities = logits.softmax(-1).to(generator.device)
     probabilities = probabilities / probabilities.sum(-1, keepdim=True)
-    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+    return torch.multinomial(probabilities, 1, generator=generator)[:, 0].to(logits.device)
 
 
 def keep_top_k(logits: Tensor, top_k: int | None) -> Tensor:

@@ -3,6 +3,10 @@
 A `Canvas` is a batch of texts being written, padded on the right, each with its own random generator. A loop yields one `Step` after
 another; for each it has asked for a `Pass`, a forward of the model, through a function it was given. So the same loop generates, is
 traced, and is tested without a model.
+
+The canvas lies in host memory, whatever device the model runs on: which samples go on, which rows are wanted and what is written are
+decided there, and what a pass needs is sent along with it. The only thing that a loop waits for is what the model makes of the wanted
+rows, once per step (`candidates.fetched`).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+DRAWING = ("cpu", "cuda", "xpu", "mps")
+"""Devices that draw random numbers themselves; for any other the host draws them."""
 
 
 @dataclass(eq=False)
@@ -53,12 +60,15 @@ class Canvas:
     def open_samples(self, within: Tensor | None = None) -> list[int]:
         """Samples with something left to write (in these positions)."""
         left = self.masked if within is None else self.masked & within
-        return left.any(-1).nonzero()[:, 0].tolist()
+        return [sample for sample, is_open in enumerate(left.any(-1).tolist()) if is_open]
 
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One forward that a loop asks for. Row r of sample s stands at position `past + r - offset[s]` of its text."""
+    """One forward that a loop asks for. Row r of sample s stands at position `past + r - offset[s]` of its text.
+
+    Its tensors may be in host memory; whoever runs the pass brings them to the model.
+    """
 
     samples: list[int]  # the samples of the canvas that are run
     tokens: Tensor  # (sample, row)
@@ -109,7 +119,7 @@ def blank_canvas(
     pad_token_id: int = 0,
     device: torch.device | str = "cpu",
 ) -> Canvas:
-    """Prompts followed by masks (and a suffix, for models that end every text with one).
+    """Prompts followed by masks (and a suffix, for models that end every text with one); random numbers are drawn on the device.
 
     With a generation length of 0, the masks that stand in the prompts are what is to be written.
 
@@ -134,14 +144,16 @@ def blank_canvas(
             masked[sample, len(prompt) : len(prompt) + length] = True
         else:
             masked[sample] = real[sample] & (tokens[sample] == mask_token_id)
-    generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
+    draws = torch.device(device) if torch.device(device).type in DRAWING else torch.device("cpu")
+    generators = [torch.Generator(device=draws).manual_seed(seed) for seed in seeds]
     start = [len(prompt) if length else 0 for prompt, length in zip(prompts, lengths, strict=True)]
-    return Canvas(tokens.to(device), masked.to(device), real.to(device), start, generators, mask_token_id)
+    return Canvas(tokens, masked, real, start, generators, mask_token_id)
 
 
 def whole_canvas_pass(canvas: Canvas, samples: list[int], row_offset: int, candidates: Tensor, guidance: float = 0.0) -> Pass:
     """A pass over the whole text of these samples, with logits for the rows that fill the candidates (bool, whole canvas)."""
-    longest = max(canvas.lengths[sample] for sample in samples)
+    lengths = canvas.lengths
+    longest = max(lengths[sample] for sample in samples)
     tokens = canvas.tokens[samples, :longest]
     unguided = None
     if guidance > 0:
@@ -154,21 +166,29 @@ def whole_canvas_pass(canvas: Canvas, samples: list[int], row_offset: int, candi
     )
 
 
-def commit(
-    canvas: Canvas, samples: list[int], asked: Pass, written: dict[int, list[tuple[int, int]]], confidence: dict[int, dict[int, float]]
-) -> Step:
-    """Write tokens, (position, token) by sample, and say so. A model that writes the mask token itself has written nothing."""
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What a step decides for a sample: the positions it considered, a token for each, how sure it is of it, and which ones it writes."""
+
+    sample: int
+    positions: Tensor  # (candidate,)
+    tokens: Tensor  # (candidate,)
+    confidence: Tensor  # (candidate,): a probability
+    chosen: Sequence[int]  # candidates
+
+
+def commit(canvas: Canvas, asked: Pass, decisions: Sequence[Decision]) -> Step:
+    """Write what was decided, and say so. A model that writes the mask token itself has written nothing."""
     tokens, masked = canvas.tokens.clone(), canvas.masked.clone()
     committed = torch.zeros_like(masked)
-    confidences = torch.full(tokens.shape, float("nan"), device=tokens.device)
-    for sample, placed in written.items():
-        for position, token in placed:
-            if token == canvas.mask_token_id:
-                continue
-            canvas.tokens[sample, position] = token
-            canvas.masked[sample, position] = False
-            committed[sample, position] = True
-    for sample, of_sample in confidence.items():
-        for position, value in of_sample.items():
-            confidences[sample, position] = value
-    return Step(samples, asked, tokens, masked, committed, confidences)
+    confidences = torch.full(tokens.shape, float("nan"))
+    for decision in decisions:
+        confidences[decision.sample, decision.positions] = decision.confidence.float()
+        chosen = torch.tensor(decision.chosen, dtype=torch.long)
+        places, written = decision.positions[chosen], decision.tokens[chosen]
+        if canvas.mask_token_id is not None:
+            places, written = places[written != canvas.mask_token_id], written[written != canvas.mask_token_id]
+        canvas.tokens[decision.sample, places] = written
+        canvas.masked[decision.sample, places] = False
+        committed[decision.sample, places] = True
+    return Step([decision.sample for decision in decisions], asked, tokens, masked, committed, confidences)

@@ -14,13 +14,17 @@ from floatlens.decoding.candidates import (
     above_threshold,
     best_first,
     drawn,
+    fetched,
     keep_top_k,
     keep_top_p,
     log_odds,
     margin_rank,
     negative_entropy,
+    rows_at,
+    spans,
+    uniform,
 )
-from floatlens.decoding.canvas import Canvas, Run, Step, commit, whole_canvas_pass
+from floatlens.decoding.canvas import Canvas, Decision, Run, Step, commit, whole_canvas_pass
 from floatlens.decoding.options import DreamOptions
 
 
@@ -45,55 +49,92 @@ def _step(run: Run, canvas: Canvas, samples: list[int], shares: dict[int, Tensor
     asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked)
     logits = run(asked)
     assert asked.wanted_rows is not None
-    place = {row: index for index, row in enumerate(asked.wanted_rows.tolist())}
-    written, confidence = {}, {}
-    for index, sample in enumerate(samples):
-        positions = canvas.masked[sample].nonzero()[:, 0].tolist()
-        rows = logits[index, [place[max(position - row_offset, 0)] for position in positions]]
-        generator, share = canvas.generators[sample], shares[sample]
-        if options.order == "origin":
-            kept = _each_by_itself(len(positions), share, generator)
-            positions, rows = [positions[index] for index in kept], rows[kept]
-        rows = _filtered(rows, options)
-        candidates = drawn(rows, generator) if options.temperature > 0 else rows.argmax(-1)
-        odds = log_odds(rows, candidates) if len(rows) else torch.zeros(0, dtype=torch.float64, device=rows.device)
-        chosen = _chosen(rows, odds, positions, canvas.lengths[sample], share, generator, options)
-        written[sample] = [(positions[index], int(candidates[index])) for index in chosen]
-        confidence[sample] = dict(zip(positions, odds.sigmoid().tolist(), strict=True))
-    return commit(canvas, samples, asked, written, confidence)
+    considered = [canvas.masked[sample].nonzero()[:, 0] for sample in samples]
+    if options.order == "origin":
+        generators = [canvas.generators[sample] for sample in samples]
+        kept = [
+            _each_by_itself(len(own), shares[sample], draws) for own, sample, draws in zip(considered, samples, generators, strict=True)
+        ]
+        considered = [own[of_sample] for own, of_sample in zip(considered, kept, strict=True)]
+    positions = torch.cat(considered)
+    at_sample = torch.cat([torch.full((len(own),), index) for index, own in enumerate(considered)])
+    wanted = torch.searchsorted(asked.wanted_rows, (positions - row_offset).clamp(min=0))
+    rows = _filtered(rows_at(logits, at_sample, wanted), options)
+    of_samples = list(zip(samples, spans(at_sample, len(samples)), strict=True))
+    if options.temperature > 0:
+        candidates = torch.cat([drawn(rows[own], canvas.generators[sample]) for sample, own in of_samples])
+    else:
+        candidates = rows.argmax(-1)
+    odds = log_odds(rows, candidates)
+    rank = odds if options.order == "origin" else _ranks(rows, odds, options)
+    if _draws_order(options):
+        lengths = canvas.lengths
+        drawn_ranks = [
+            _drawn_order(rank[own], rows.dtype, positions[own], lengths[sample], canvas.generators[sample], options)
+            if _count(own, shares[sample])
+            else rank[own]
+            for sample, own in of_samples
+        ]
+        rank = torch.cat(drawn_ranks)
+    candidates, odds, rank = fetched(candidates, odds, rank)
+    decisions = [
+        Decision(
+            sample,
+            positions[own],
+            candidates[own].long(),
+            odds[own].sigmoid(),
+            _chosen(odds[own], rank[own], _count(own, shares[sample]), options),
+        )
+        for sample, own in of_samples
+    ]
+    return commit(canvas, asked, decisions)
 
 
-def _chosen(
-    rows: Tensor, odds: Tensor, positions: list[int], length: int, share: Tensor | None, generator: torch.Generator, options: DreamOptions
-) -> list[int]:
+def _count(masks: slice, share: Tensor | None) -> int:
+    """How many of a sample's masks are written."""
+    count = masks.stop - masks.start
+    return count if share is None else int(torch.tensor(float(count)) * share)  # in float32, as published: it decides by rounding
+
+
+def _chosen(odds: Tensor, rank: Tensor, count: int, options: DreamOptions) -> list[int]:
     """Which candidates are committed."""
     if options.order == "origin":
-        return list(range(len(positions)))
-    ranks = {"maskgit_plus": lambda: odds, "topk_margin": lambda: margin_rank(rows), "entropy": lambda: negative_entropy(rows)}
+        return list(range(len(odds)))
     if options.threshold is not None:
-        return above_threshold(odds, ranks[options.order](), options.threshold)
-    masks = torch.tensor(float(len(positions)))
-    count = len(positions) if share is None else int(masks * share)  # in float32, as published: it decides by rounding
-    if count == 0:
-        return []
-    if options.order_temperature == 0:
-        return best_first(ranks[options.order]())[:count]
-    value = {
-        "maskgit_plus": lambda: odds.sigmoid(),
-        "topk_margin": lambda: -(-margin_rank(rows)).expm1(),
-        "entropy": lambda: negative_entropy(rows),
-    }[options.order]()
-    everywhere = torch.full((length,), float("-inf"), dtype=rows.dtype, device=rows.device)
-    everywhere[positions] = value.to(rows.dtype)
+        return above_threshold(odds, rank, options.threshold)
+    return best_first(rank)[:count]
+
+
+def _draws_order(options: DreamOptions) -> bool:
+    return options.order != "origin" and options.threshold is None and options.order_temperature != 0
+
+
+def _ranks(rows: Tensor, odds: Tensor, options: DreamOptions) -> Tensor:
+    """What candidates are ranked by."""
+    if options.order == "maskgit_plus":
+        return odds
+    return margin_rank(rows) if options.order == "topk_margin" else negative_entropy(rows)
+
+
+def _drawn_order(
+    rank: Tensor, dtype: torch.dtype, positions: Tensor, length: int, generator: torch.Generator, options: DreamOptions
+) -> Tensor:
+    """The candidates of a sample ranked in an order that is drawn: those of high rank tend to come first."""
+    value = {"maskgit_plus": rank.sigmoid, "topk_margin": lambda: -(-rank).expm1(), "entropy": lambda: rank}[options.order]()
+    everywhere = torch.full((length,), float("-inf"), dtype=dtype, device=rank.device)
+    everywhere[positions.to(rank.device)] = value.to(dtype)
     probabilities = (everywhere / options.order_temperature).softmax(-1)
-    noise = torch.empty_like(probabilities).exponential_(1, generator=generator)
-    return best_first((probabilities / noise)[positions])[:count]
+    noise = torch.empty(length, dtype=dtype, device=generator.device).exponential_(1, generator=generator)
+    return (probabilities / noise.to(rank.device))[positions.to(rank.device)].double()
 
 
-def _each_by_itself(masks: int, share: Tensor | None, generator: torch.Generator) -> list[int]:
-    """Every mask with the same probability, independently; all of them at the last step."""
-    draws = torch.rand(masks, generator=generator, device=generator.device)
-    return list(range(masks)) if share is None else (draws < share.to(draws.device)).nonzero()[:, 0].tolist()
+def _each_by_itself(masks: int, share: Tensor | None, generator: torch.Generator) -> Tensor:
+    """Every mask with the same probability, independently; all of them at the last step. bool (mask,)
+
+    Only the rows that are drawn draw their tokens, so that the host must know which before it can go on.
+    """
+    draws = uniform(generator, masks).cpu()
+    return torch.ones_like(draws, dtype=torch.bool) if share is None else draws < share
 
 
 def _filtered(rows: Tensor, options: DreamOptions) -> Tensor:

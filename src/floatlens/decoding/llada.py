@@ -13,8 +13,18 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from floatlens.decoding.candidates import above_threshold, best_first, gumbel_argmax, log_odds, uniform_rows
-from floatlens.decoding.canvas import Canvas, Run, Step, commit, whole_canvas_pass
+from floatlens.decoding.candidates import (
+    above_threshold,
+    best_first,
+    fetched,
+    gumbel_argmax,
+    log_odds,
+    rows_at,
+    spans,
+    uniform,
+    uniform_rows,
+)
+from floatlens.decoding.canvas import Canvas, Decision, Run, Step, commit, whole_canvas_pass
 from floatlens.decoding.options import LladaOptions
 
 
@@ -71,29 +81,44 @@ def _step(
     row_offset: int,
     end_tokens: Sequence[int],
 ) -> Step:
-    asked = whole_canvas_pass(canvas, samples, row_offset, canvas.masked & reached, options.guidance)
+    considered = canvas.masked & reached
+    asked = whole_canvas_pass(canvas, samples, row_offset, considered, options.guidance)
     logits = run(asked)
     assert asked.wanted_rows is not None
-    place = {row: index for index, row in enumerate(asked.wanted_rows.tolist())}
-    written, confidence = {}, {}
-    for index, sample in enumerate(samples):
-        positions = (canvas.masked[sample] & reached[sample]).nonzero()[:, 0].tolist()
-        rows = logits[index, [place[max(position - row_offset, 0)] for position in positions]]
-        if options.forbid_eos and end_tokens:
-            rows = rows.index_fill(-1, torch.tensor([end_tokens[0]], device=rows.device), float("-inf"))
-        length, generator = canvas.lengths[sample], canvas.generators[sample]
-        if options.temperature > 0:
-            candidates = gumbel_argmax(rows, uniform_rows(generator, length, rows.shape[-1], positions), options.temperature)
+    at_sample, positions = considered[samples].nonzero().unbind(-1)
+    wanted = torch.searchsorted(asked.wanted_rows, (positions - row_offset).clamp(min=0))
+    rows = rows_at(logits, at_sample, wanted)
+    if options.forbid_eos and end_tokens:
+        rows = rows.index_fill(-1, torch.tensor([end_tokens[0]], device=rows.device), float("-inf"))
+    of_samples = spans(at_sample, len(samples))
+    lengths = canvas.lengths
+    if options.temperature > 0:
+        candidates = torch.cat(
+            [
+                gumbel_argmax(rows[own], _noise(canvas, sample, lengths[sample], rows, positions[own].tolist()), options.temperature)
+                for sample, own in zip(samples, of_samples, strict=True)
+            ]
+        )
+    else:
+        candidates = rows.argmax(-1)
+    if options.eos_last and end_tokens:
+        rows = rows.index_fill(-1, torch.tensor(list(end_tokens), device=rows.device), float("-inf"))
+    odds = rank = log_odds(rows, candidates)
+    if options.remasking == "random":
+        drawn = [
+            uniform(canvas.generators[sample], lengths[sample])[positions[own]] for sample, own in zip(samples, of_samples, strict=True)
+        ]
+        rank = torch.cat(drawn).to(odds.device).double().masked_fill(odds.isneginf(), float("-inf"))
+    candidates, odds, rank = fetched(candidates, odds, rank)
+    decisions = []
+    for sample, own in zip(samples, of_samples, strict=True):
+        if options.threshold is None:
+            chosen = best_first(rank[own])[: planned[sample]]
         else:
-            candidates = rows.argmax(-1)
-        if options.eos_last and end_tokens:
-            rows = rows.index_fill(-1, torch.tensor(list(end_tokens), device=rows.device), float("-inf"))
-        odds = log_odds(rows, candidates)
-        rank = odds
-        if options.remasking == "random":
-            rank = torch.rand(length, generator=generator, device=generator.device)[positions]
-            rank = rank.double().masked_fill(odds.isneginf(), float("-inf"))
-        chosen = best_first(rank)[: planned[sample]] if options.threshold is None else above_threshold(odds, rank, options.threshold)
-        written[sample] = [(positions[index], int(candidates[index])) for index in chosen]
-        confidence[sample] = dict(zip(positions, odds.sigmoid().tolist(), strict=True))
-    return commit(canvas, samples, asked, written, confidence)
+            chosen = above_threshold(odds[own], rank[own], options.threshold)
+        decisions.append(Decision(sample, positions[own], candidates[own].long(), odds[own].sigmoid(), chosen))
+    return commit(canvas, asked, decisions)
+
+
+def _noise(canvas: Canvas, sample: int, length: int, rows: Tensor, positions: list[int]) -> Tensor:
+    return uniform_rows(canvas.generators[sample], length, rows.shape[-1], positions).to(rows.device)

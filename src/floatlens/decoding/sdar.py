@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from floatlens.decoding.candidates import best_first, drawn, filtered, log_odds, negative_entropy
-from floatlens.decoding.canvas import Canvas, Pass, Run, Step, commit
+from floatlens.decoding.candidates import best_first, drawn, fetched, filtered, log_odds, negative_entropy, rows_at, spans
+from floatlens.decoding.canvas import Canvas, Decision, Pass, Run, Step, commit
 from floatlens.decoding.llada import even_shares
 from floatlens.decoding.options import SdarOptions
 
@@ -75,7 +75,7 @@ class _Frame:
     def __post_init__(self) -> None:
         longest = max(offset + length for offset, length in zip(self.offset, self.canvas.lengths, strict=True))
         shape = (self.canvas.samples, longest)
-        self.real = torch.zeros(shape, dtype=torch.bool, device=self.canvas.tokens.device)
+        self.real = torch.zeros(shape, dtype=torch.bool)
         for sample, (offset, length) in enumerate(zip(self.offset, self.canvas.lengths, strict=True)):
             self.real[sample, offset : offset + length] = True
 
@@ -100,7 +100,7 @@ class _Frame:
 
     def _pass(self, start: int, stop: int, *, is_step: bool) -> Pass:
         shape = (self.canvas.samples, stop - start)
-        tokens = torch.zeros(shape, dtype=torch.long, device=self.canvas.tokens.device)
+        tokens = torch.zeros(shape, dtype=torch.long)
         masked = torch.zeros_like(tokens, dtype=torch.bool)
         for sample, offset in enumerate(self.offset):
             here = slice(max(start - offset, 0), min(stop - offset, self.canvas.lengths[sample]))
@@ -108,9 +108,9 @@ class _Frame:
                 there = slice(here.start + offset - start, here.stop + offset - start)
                 tokens[sample, there] = self.canvas.tokens[sample, here]
                 masked[sample, there] = self.canvas.masked[sample, here]
-        frame_block = torch.arange(stop, device=tokens.device) // self.block_length
+        frame_block = torch.arange(stop) // self.block_length
         visible = (frame_block[start:, None] >= frame_block[None, :]) & self.real[:, None, :stop]
-        visible |= torch.eye(stop, dtype=torch.bool, device=tokens.device)[start:]  # padding rows must see something
+        visible |= torch.eye(stop, dtype=torch.bool)[start:]  # padding rows must see something
         return Pass(
             list(range(self.canvas.samples)),
             tokens,
@@ -130,27 +130,37 @@ def _step(run: Run, canvas: Canvas, frame: _Frame, block: int, samples: list[int
     asked = frame.denoising_pass(block)
     logits = run(asked)
     frame.cache.crop(-asked.tokens.shape[1])
-    written, confidence = {}, {}
-    for sample in samples:
-        first = frame.stop(block, sample) - options.block_length
-        rows = filtered(
-            logits[sample], options.temperature, options.top_k, options.top_p
-        )  # the whole block: the published loop draws for all of it
-        candidates = drawn(rows, canvas.generators[sample]) if options.temperature > 0 else rows.argmax(-1)
-        masks = canvas.masked[sample, first : first + options.block_length].nonzero()[:, 0].tolist()
-        odds = log_odds(rows[masks], candidates[masks])
-        chosen = _chosen(rows[masks], odds, planned, options)
-        written[sample] = [(first + masks[index], int(candidates[masks[index]])) for index in chosen]
-        confidence[sample] = {first + mask: value for mask, value in zip(masks, odds.sigmoid().tolist(), strict=True)}
-    return commit(canvas, samples, asked, written, confidence)
+    first = [frame.stop(block, sample) - options.block_length for sample in samples]
+    masks = [
+        canvas.masked[sample, start : start + options.block_length].nonzero()[:, 0] for sample, start in zip(samples, first, strict=True)
+    ]
+    at_sample = torch.cat([torch.full((len(own),), index) for index, own in enumerate(masks)])
+    of_samples = spans(at_sample, len(samples))
+    whole = torch.arange(options.block_length).repeat(len(samples))  # the whole block: the published loop draws for all of it
+    every_row = rows_at(logits, torch.tensor(samples).repeat_interleave(options.block_length), whole)
+    every_row = filtered(every_row, options.temperature, options.top_k, options.top_p)
+    if options.temperature > 0:
+        by_sample = zip(samples, every_row.split(options.block_length), strict=True)
+        candidates = torch.cat([drawn(rows, canvas.generators[sample]) for sample, rows in by_sample])
+    else:
+        candidates = every_row.argmax(-1)
+    masked = (at_sample * options.block_length + torch.cat(masks)).to(every_row.device)
+    rows, candidates = every_row[masked], candidates[masked]
+    odds = log_odds(rows, candidates)
+    entropy = -negative_entropy(rows) if options.order == "entropy_bounded" else odds
+    candidates, odds, entropy = fetched(candidates, odds, entropy)
+    decisions = [
+        Decision(sample, start + own, candidates[span].long(), odds[span].sigmoid(), _chosen(odds[span], entropy[span], planned, options))
+        for sample, start, own, span in zip(samples, first, masks, of_samples, strict=True)
+    ]
+    return commit(canvas, asked, decisions)
 
 
-def _chosen(rows: Tensor, odds: Tensor, planned: int, options: SdarOptions) -> list[int]:
+def _chosen(odds: Tensor, entropy: Tensor, planned: int, options: SdarOptions) -> list[int]:
     """Which of the block's masks are committed."""
     if options.order == "sequential":
         return list(range(min(planned, len(odds))))
     if options.order == "entropy_bounded":
-        entropy = -negative_entropy(rows)
         order = best_first(-entropy)
         within = int((entropy[order].cumsum(0) < options.entropy_bound).sum())
         return order[: max(1, within)]

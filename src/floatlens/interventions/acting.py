@@ -9,6 +9,7 @@ all of it for a head that is scaled to 0. Reported is the mean over the real row
 change of keys and values, moves attention and removes none.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from floatlens.capture.call import AttentionCall
 from floatlens.capture.edits import Received
 from floatlens.capture.forward import Forward
 from floatlens.capture.observation import Labelled, Observation
-from floatlens.capture.visibility import Visibility, see
+from floatlens.capture.visibility import Real, Visibility, see
 from floatlens.capture.walk import Block, Workspace, walk
 from floatlens.errors import Refusal
 from floatlens.interventions.choosing import random_numbers
@@ -27,14 +28,15 @@ from floatlens.interventions.specification import MaskHeads, RandomHeads
 
 
 class MassWithin:
-    """Sums of the weights of some entries of the attention matrices: by row and by key."""
+    """Sums of the weights of some entries of the attention matrices of one call: by row and by key."""
 
     needs_blocks = True
+    rows = None
 
     def __init__(self, observation: Observation, entries: Tensor) -> None:
         self.observation = observation
         self.entries = entries  # bool (sample or 1, head or 1, query or 1, key)
-        self._rows, self._keys = observation.new(observation.call.queries), observation.new(observation.call.keys)
+        self._rows, self._keys = observation.new(observation.queries), observation.new(observation.keys)
 
     def add(self, block: Block) -> None:
         within = block.weights * self._entries(block)
@@ -44,18 +46,17 @@ class MassWithin:
     def _entries(self, block: Block) -> Tensor:
         """The entries of a block: (matrices or 1, rows or 1, keys)."""
         samples, heads, rows = self.entries.shape[:3]
-        matrix = torch.arange(block.matrices.start, block.matrices.stop, device=self.entries.device)
-        sample, head = matrix // self.observation.call.heads, matrix % self.observation.call.heads
-        chosen = self.entries[sample if samples > 1 else sample * 0, head if heads > 1 else head * 0]
-        return chosen[:, block.rows if rows > 1 else slice(None), block.keys]
+        here = self.entries[:, :, block.rows if rows > 1 else slice(None), block.keys]
+        if samples == heads == 1:
+            return here[0]
+        matrix = torch.arange(block.matrices.start, block.matrices.stop, device=here.device)
+        sample, head = matrix // self.observation.heads, matrix % self.observation.heads
+        return here[sample if samples > 1 else sample * 0, head if heads > 1 else head * 0]
 
-    def result(self) -> dict[str, Labelled]:
+    def result(self, sums: Tensor | None) -> dict[str, Labelled]:
         """`by_row` (sample, head, query) and `by_key` (sample, head, key)."""
-        per_head = self.observation.per_head
-        return {
-            "by_row": (("sample", "head", "query"), per_head(self._rows)),
-            "by_key": (("sample", "head", "key"), per_head(self._keys)),
-        }
+        by_row, by_key = (self.observation.per_layer(values)[0] for values in (self._rows, self._keys))
+        return {"by_row": (("sample", "head", "query"), by_row), "by_key": (("sample", "head", "key"), by_key)}
 
 
 def mass_within(observation: Observation, entries: Tensor, workspace: Workspace, by: str) -> Tensor:
@@ -70,8 +71,8 @@ def mass_within(observation: Observation, entries: Tensor, workspace: Workspace,
     [[[0.5, 1.0]]]
     """
     reducer = MassWithin(observation, entries)
-    walk(observation, None, [reducer], workspace)
-    return reducer.result()[by][1]
+    walk(observation, [reducer], workspace)
+    return reducer.result(None)[by][1]
 
 
 def share_of_keys(keys: Tensor, received: Received) -> Tensor:
@@ -90,7 +91,7 @@ def share_of_keys(keys: Tensor, received: Received) -> Tensor:
     return received.mass[:, :, 0].masked_fill(~keys, 0.0).sum(-1) / received.rows[:, :, 0]
 
 
-def removed_share(forward: Forward, before: Observation, after: AttentionCall, silenced: Tensor | None, workspace: Workspace) -> Tensor:
+def removed_share(forward: Forward, call: AttentionCall, after: AttentionCall, silenced: Tensor | None, workspace: Workspace) -> Tensor:
     """The share of the attention that a call lost, (sample, head).
 
     `silenced` are the keys whose values were zeroed, bool (sample, head, key).
@@ -100,10 +101,10 @@ def removed_share(forward: Forward, before: Observation, after: AttentionCall, s
     >>> q = torch.zeros(1, 1, 2, 4)
     >>> forward, call = Forward(0, {}), AttentionCall(q, q, q, mask=None, causal=False, scale=0.5)
     >>> after = call.hide(torch.tensor([True, False]))  # of two keys that every query looks at alike
-    >>> removed_share(forward, forward.observe(call), after, None, Workspace()).tolist()
+    >>> removed_share(forward, call, after, None, Workspace()).tolist()
     [[0.5]]
     """
-    call = before.call
+    before = forward.observe(call)
     lost = torch.zeros(call.samples, call.heads, call.queries, dtype=before.dtype, device=call.query.device)
     unheard = _hidden(after, call.keys) if after.mask is not call.mask or after.causal != call.causal else None
     if silenced is not None:
@@ -126,35 +127,34 @@ def _hidden(call: AttentionCall, keys: int) -> Tensor | None:
 
 
 class Hidden(NamedTuple):
-    """A call after entries were hidden, and whether all of them are, from every real query."""
+    """A call after entries were hidden, and whether it is known that all of them are, from every real query."""
 
     call: AttentionCall
     whole: bool
 
 
-def hide_keys(call: AttentionCall, entries: Tensor, real_queries: Tensor, real_keys: Tensor) -> Hidden:
+def hide_keys(call: AttentionCall, entries: Tensor, real: Real, *, safe: bool = False) -> Hidden:
     """Hide entries, bool (sample, head, query or 1, key), where that leaves every real query something to see.
+
+    `real` is about the keys of the text; appended ones are none. `safe` says that it leaves every query something anyway, which saves
+    looking for those from which everything would be hidden.
 
     Examples
     --------
+    >>> from floatlens.capture.visibility import everything_real
     >>> q = torch.zeros(1, 1, 2, 4)
     >>> call = AttentionCall(q, q, q, mask=None, causal=True, scale=0.5)
-    >>> real = torch.ones(1, 2, dtype=torch.bool)
-    >>> hidden = hide_keys(call, torch.tensor([[[[True, False]]]]), real, real)
+    >>> hidden = hide_keys(call, torch.tensor([[[[True, False]]]]), everything_real(call))
     >>> hidden.call.mask.int().tolist(), hidden.whole  # the first query sees only key 0, itself
     ([[[[1, 0], [0, 1]]]], False)
     """
-    entries = F.pad(entries, (0, call.keys - entries.shape[-1]))  # appended keys are no keys of the text
-    if not bool(real_queries.all()):
-        entries = entries & real_queries[:, None, :, None]
-    if not bool(entries.any()):
-        return Hidden(call, whole=True)
-    seen = see(call, real_queries, F.pad(real_keys, (0, call.keys - real_keys.shape[-1]), value=True))
-    at_risk = (entries.sum(-1) >= seen.keys_seen) & real_queries[:, None]  # fewer hidden than seen can leave nobody without a key
-    if not bool(at_risk.any()):
+    entries = F.pad(entries, (0, call.keys - entries.shape[-1]))
+    if not real.all_queries:
+        entries = entries & real.queries[:, None, :, None]
+    if safe:
         return Hidden(call.hide(entries), whole=True)
-    kept = _last_resort(call, entries, seen)
-    return Hidden(call.hide(entries & ~kept), whole=not bool(kept.any()))
+    seen = see(call, real._replace(keys=F.pad(real.keys, (0, call.keys - real.keys.shape[-1]), value=True)))
+    return Hidden(call.hide(entries & ~_last_resort(call, entries, seen)), whole=False)
 
 
 def _last_resort(call: AttentionCall, entries: Tensor, seen: Visibility) -> Tensor:
@@ -165,7 +165,8 @@ def _last_resort(call: AttentionCall, entries: Tensor, seen: Visibility) -> Tens
     query = torch.arange(call.query_start, call.query_start + call.queries, device=entries.device)
     key = torch.arange(call.key_start, call.key_start + call.keys, device=entries.device)
     distance = (query[:, None] - key).abs().float().masked_fill(~visible, float("inf"))
-    return F.one_hot(distance.argmin(-1), call.keys).bool() & left_alone[..., None]
+    nearest = distance.argmin(-1, keepdim=True) == torch.arange(call.keys, device=entries.device)
+    return nearest & left_alone[..., None]
 
 
 def outside_window(call: AttentionCall, keys: int, window: int) -> Tensor:
@@ -197,20 +198,20 @@ def zero_values(call: AttentionCall, keys: Tensor) -> AttentionCall:
     return spelled_out.with_keys(spelled_out.key, spelled_out.value.masked_fill(keys[..., None], 0.0))
 
 
-def append_sink(call: AttentionCall, acting: Tensor) -> AttentionCall:
-    """One more key of score 0 and value 0, seen by all queries of the samples in which it acts, bool (sample,).
+def append_sink(call: AttentionCall, acting: Sequence[bool]) -> AttentionCall:
+    """One more key of score 0 and value 0, seen by all queries of the samples in which it acts.
 
     Examples
     --------
     >>> q = torch.zeros(1, 1, 2, 4)
-    >>> append_sink(AttentionCall(q, q, q, mask=None, causal=False, scale=0.5), torch.tensor([True])).keys
+    >>> append_sink(AttentionCall(q, q, q, mask=None, causal=False, scale=0.5), [True]).keys
     3
     """
     longer = call.append_keys(torch.zeros_like(call.key[:, :, :1]), torch.zeros_like(call.value[:, :, :1]))
-    if bool(acting.all()):
+    if all(acting):
         return longer
     new = torch.arange(longer.keys, device=call.query.device) == call.keys
-    return longer.hide((~acting)[:, None, None, None] & new)
+    return longer.hide(~torch.tensor(acting, device=call.query.device)[:, None, None, None] & new)
 
 
 def silenced_heads(spec: MaskHeads | RandomHeads, call: AttentionCall) -> list[int]:
@@ -238,16 +239,16 @@ def silenced_heads(spec: MaskHeads | RandomHeads, call: AttentionCall) -> list[i
     return sorted(others, key=lambda head: drawn[head])[: len(named)]
 
 
-def silence(call: AttentionCall, heads: list[int], acting: Tensor) -> AttentionCall:
-    """Scale the output of heads to 0, in the samples in which it acts, bool (sample,).
+def silence(call: AttentionCall, heads: list[int], acting: Sequence[bool]) -> AttentionCall:
+    """Scale the output of heads to 0, in the samples in which it acts.
 
     Examples
     --------
     >>> q = torch.zeros(1, 4, 2, 4)
     >>> call = AttentionCall(q, q, q, mask=None, causal=False, scale=0.5)
-    >>> silence(call, [1, 3], torch.tensor([True])).head_scale.tolist()
+    >>> silence(call, [1, 3], [True]).head_scale.tolist()
     [[1.0, 0.0, 1.0, 0.0]]
     """
-    factors = torch.ones(call.samples, call.heads, device=call.query.device)
-    factors[:, heads] = (~acting).to(factors)[:, None]
-    return call.scale_heads(factors)
+    factors = torch.ones(call.samples, call.heads)
+    factors[:, heads] = 1.0 - torch.tensor(acting, dtype=factors.dtype)[:, None]
+    return call.scale_heads(factors.to(call.query.device))

@@ -10,7 +10,8 @@ counts only once its step is done.
 
 Random numbers depend on what they are for and on nothing else: no generator, no order of calls, no batch. A number is a hash of the seed,
 the sample's own seed, its step, the layer, the head and the position of the key, so the same control draws the same keys whatever other
-prompts run beside it.
+prompts run beside it. The host draws and sorts them, which needs nothing from the device; which of the keys are taken, in that order, is
+decided where the attention is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +19,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from floatlens import anchor_rules
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.checks import Check
 from floatlens.capture.edits import Received
 from floatlens.errors import Refusal
 from floatlens.interventions.specification import KeyPicker, MaskAbove
@@ -71,7 +72,7 @@ class _Picked:
     first: int  # position of the first key
     keys: Mapping[int, Tensor]
     row: int  # of those tensors
-    there_were: int  # keys to pick from
+    there_were: Tensor  # (row,): keys to pick from
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +80,8 @@ class Recalled:
     """What was picked in the step before, on the keys of a call: bool (row, head, key). Rows that had no step before are not `known`."""
 
     keys: Tensor
-    known: Tensor  # bool (row,)
-    there_were: list[int]  # keys to pick from, by row
+    known: list[bool]  # by row
+    there_were: Tensor  # (row,): keys to pick from
 
 
 @dataclass(eq=False)
@@ -92,8 +93,8 @@ class Memory:
     >>> q = torch.zeros(1, 1, 2, 4)
     >>> call = AttentionCall(q, q, q, mask=None, causal=False, scale=0.5)
     >>> memory = Memory()
-    >>> memory.note(call, [Row(0)], {0: torch.tensor([[[True, False]]])}, [2])
-    >>> memory.recall(0, call, [Row(0)]).known.tolist()  # the step is not done yet
+    >>> memory.note(call, [Row(0)], {0: torch.tensor([[[True, False]]])}, torch.tensor([2]))
+    >>> memory.recall(0, call, [Row(0)]).known  # the step is not done yet
     [False]
     >>> memory.keep([0])
     >>> memory.recall(0, call, [Row(0)]).keys.tolist()
@@ -107,10 +108,10 @@ class Memory:
         """Another pass begins; what the one before has shown and was not kept is nobody's step."""
         self._shown = {}
 
-    def note(self, call: AttentionCall, rows: Sequence[Row], keys: Mapping[int, Tensor], there_were: Sequence[int]) -> None:
+    def note(self, call: AttentionCall, rows: Sequence[Row], keys: Mapping[int, Tensor], there_were: Tensor) -> None:
         """What is picked by this call: bool (row, head, key), by the number of the intervention."""
         for number, row in enumerate(rows):
-            self._shown[call.module, call.repeat, row] = _Picked(call.key_start, keys, number, there_were[number])
+            self._shown[call.module, call.repeat, row] = _Picked(call.key_start, keys, number, there_were)
 
     def keep(self, samples: Sequence[int]) -> None:
         """The pass was a step of these samples."""
@@ -118,15 +119,21 @@ class Memory:
 
     def recall(self, number: int, call: AttentionCall, rows: Sequence[Row]) -> Recalled:
         """What an intervention picked in the step before, on the keys of this call."""
-        keys = torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device)
         last = [self._last.get((call.module, call.repeat, row)) for row in rows]
-        for picked, there, here in _together(last):
+        together = list(_together(last))
+        if len(together) == 1 and together[0][2] == slice(0, len(last)):  # all rows, in one call; usually over the same keys
+            picked, there, _ = together[0]
+            if picked.first == call.key_start and picked.keys[number].shape[-1] == call.keys:
+                return Recalled(picked.keys[number][there], [True] * len(last), picked.there_were[there])
+        keys = torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device)
+        there_were = torch.zeros(call.samples, dtype=torch.long, device=keys.device)
+        for picked, there, here in together:
             of_rows = picked.keys[number]
             first = picked.first - call.key_start  # below 0 where the first keys are forgotten
             begin, stop = max(first, 0), min(first + of_rows.shape[-1], call.keys)
             keys[here, :, begin:stop] = of_rows[there, :, begin - first : stop - first]
-        known = torch.tensor([picked is not None for picked in last], device=keys.device)
-        return Recalled(keys, known, [0 if picked is None else picked.there_were for picked in last])
+            there_were[here] = picked.there_were[there]
+        return Recalled(keys, [picked is not None for picked in last], there_were)
 
 
 def _together(last: Sequence[_Picked | None]) -> Iterator[tuple[_Picked, slice, slice]]:
@@ -146,8 +153,10 @@ def _follows(picked: _Picked, other: _Picked | None, rows: int) -> bool:
     return other is not None and other.keys is picked.keys and other.row == picked.row + rows
 
 
-def anchors(picker: KeyPicker, received: Received) -> Tensor:
+def anchors(picker: KeyPicker, received: Received, measured: Tensor | None = None) -> Tensor:
     """The keys that an intervention picks by what keys received in a step (from the first group of rows): bool (sample, head, key).
+
+    `measured` are the keys that it may pick, if they are known already.
 
     Examples
     --------
@@ -158,7 +167,7 @@ def anchors(picker: KeyPicker, received: Received) -> Tensor:
     >>> anchors(MaskAnchors(1), Received(("all",), 0, mass, seen, seen / 6, torch.tensor([[[2.0]]]))).tolist()
     [[[False, True, False]]]
     """
-    measured = measured_keys(received)
+    measured = measured_keys(received) if measured is None else measured
     mass, visible, null, rows = (values[:, :, 0] for values in (received.mass, received.visible, received.null, received.rows))
     if isinstance(picker, MaskAbove):
         return measured & (anchor_rules.margin(picker.rule, mass, visible, null, rows) > picker.eps + anchor_rules.ROUNDING)
@@ -189,10 +198,11 @@ class Others:
 
     keys: Tensor
     shortfall: Tensor
+    checks: tuple[Check, ...] = ()
 
 
 def as_many_others(picked: Tensor, available: Tensor, order: Tensor, where: str) -> Others:
-    """As many keys as are picked, of those that are available and not picked, smallest `order` first.
+    """As many keys as are picked, of those that are available and not picked, smallest `order` (in host memory) first.
 
     Examples
     --------
@@ -203,17 +213,22 @@ def as_many_others(picked: Tensor, available: Tensor, order: Tensor, where: str)
     """
     others = available & ~picked
     wanted, there = (picked & available).sum(-1), others.sum(-1)
-    if bool((wanted > there).any()):
-        sample, head = (int(index) for index in (wanted > there).nonzero()[0])
+    too_few = wanted > there
+
+    def refuse() -> None:
+        sample, head = (int(index) for index in too_few.nonzero()[0])
         raise Refusal(
             f"random-keys is to take {int(wanted[sample, head])} other keys in {where}, head {head}, and there are only "
             f"{int(there[sample, head])}. Pick fewer keys, or use longer prompts."
         )
-    return Others(_first_of(_drawn(others, order), wanted), torch.zeros_like(wanted, dtype=torch.float64))
+
+    ranked = _ranked(order, others.device)
+    keys = _first_of(others.gather(-1, ranked), ranked, wanted)
+    return Others(keys, torch.zeros_like(wanted, dtype=torch.float64), (Check(too_few.any(), refuse),))
 
 
 def as_much_from_others(picked: Tensor, available: Tensor, order: Tensor, share: Tensor) -> Others:
-    """Keys that hold as much as the picked ones, of those that are available and not picked, smallest `order` first.
+    """Keys that hold as much as the picked ones, of those that are available and not picked, smallest `order` (in host memory) first.
 
     Up to the first key with which they reach it, or one less if that is closer; all but one where all together do not reach it.
 
@@ -224,29 +239,30 @@ def as_much_from_others(picked: Tensor, available: Tensor, order: Tensor, share:
     >>> as_much_from_others(picked, torch.ones_like(picked), order, share).keys.tolist()  # .2, and .1 more
     [[[False, False, True, True]]]
     """
-    others, there = available & ~picked, (available & ~picked).sum(-1)
+    ranked = _ranked(order, picked.device)
+    others = (available & ~picked).gather(-1, ranked)  # in the order in which they are taken
     share = share.double().nan_to_num()
     target = (share * (picked & available)).sum(-1)
-    drawn = _drawn(others, order)
-    real = torch.arange(drawn.shape[-1], device=drawn.device) < there[..., None]
-    sums = F.pad((share.gather(-1, drawn) * real).cumsum(-1), (1, 0))  # what the first 0, 1, 2, ... keys hold
-    reached = (sums >= target[..., None]) & F.pad(real, (1, 0), value=True)
-    first = reached.int().argmax(-1)
-    above = sums.gather(-1, first[..., None])[..., 0] - target
-    below = target - sums.gather(-1, (first - 1).clamp(min=0)[..., None])[..., 0]
-    enough = reached.any(-1)
-    count = torch.where(enough, first - ((below < above) & (first > 0)).int(), (there - 1).clamp(min=0))
-    missing = target - sums.gather(-1, count[..., None])[..., 0]
-    return Others(_first_of(drawn, count), torch.where(enough, 0.0, missing))
+    sums, numbers = (share.gather(-1, ranked) * others).cumsum(-1), others.cumsum(-1)
+
+    def held_by(count: Tensor) -> Tensor:
+        """What the first `count` keys hold."""
+        return sums.masked_fill(numbers > count[..., None], 0.0).amax(-1)
+
+    there = numbers[..., -1]
+    enough = sums[..., -1] >= target
+    first = ((others & (sums < target[..., None])).sum(-1) + 1).masked_fill(target <= 0, 0)
+    above, below = held_by(first) - target, target - held_by((first - 1).clamp(min=0))
+    count = torch.where(enough, first - ((below < above) & (first > 0)).long(), (there - 1).clamp(min=0))
+    return Others(_first_of(others, ranked, count), torch.where(enough, 0.0, target - held_by(count)))
 
 
-def _drawn(keys: Tensor, order: Tensor) -> Tensor:
-    """These keys' indices, smallest order first; after them those of all others."""
-    ranks = order.to(keys.device).masked_fill(~keys, float("inf")).cpu().numpy()
-    return torch.from_numpy(ranks.argsort(-1)).to(keys.device)  # numpy sorts these four times as fast as torch
+def _ranked(order: Tensor, device: torch.device) -> Tensor:
+    """The indices of keys, smallest order first. Sorted by the host, which has drawn the order: numpy is four times as fast as torch."""
+    return torch.from_numpy(order.numpy().argsort(-1)).to(device)
 
 
-def _first_of(drawn: Tensor, count: Tensor) -> Tensor:
-    """The first `count` (sample, head) of the indices that were drawn, as booleans over keys."""
-    among_first = torch.arange(drawn.shape[-1], device=drawn.device) < count[..., None]
-    return torch.zeros_like(among_first).scatter_(-1, drawn, among_first)
+def _first_of(others: Tensor, ranked: Tensor, count: Tensor) -> Tensor:
+    """The first `count` (sample, head) of some keys, bool in the order `ranked`, as booleans over keys."""
+    among_first = others & (others.cumsum(-1) <= count[..., None])
+    return torch.zeros_like(among_first).scatter_(-1, ranked, among_first)

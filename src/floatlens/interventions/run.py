@@ -68,7 +68,7 @@ def intervened_own_loop(lm: Writer, running: "Running") -> Iterator[None]:
 def all_real(forward: Forward) -> Tensor:
     """A model's own loop runs one text at a time: none of it is padding, whatever tokens stand there."""
     samples, rows = forward.input_ids.shape
-    return torch.ones(samples, (forward.past or 0) + rows, dtype=torch.bool, device=forward.input_ids.device)
+    return torch.ones(samples, (forward.past or 0) + rows, dtype=torch.bool)  # in host memory: known without asking the device
 
 
 def _tap(lm: Writer, edit: Edit, padding: Any, step_on: torch.nn.Module) -> Tap:

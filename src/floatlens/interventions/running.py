@@ -7,6 +7,9 @@ reported.
 
 A pass that only stores a cache is part of the step that follows it: the same anchors, no statistics, nothing reported. Where a model runs
 its own loop, every forward is a step (`EachForward`).
+
+Nothing is asked of the device while a pass runs: keys are chosen and hidden where the attention is, what cannot be done is noted as a
+check, and the account of a step is fetched once, together with the checks, when it is done.
 """
 
 from collections.abc import Sequence
@@ -17,9 +20,11 @@ import torch
 from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.checks import Check, fetch
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, received, uses_statistics
 from floatlens.capture.observation import Observation, Scene
 from floatlens.capture.reduction import ChosenRows
+from floatlens.capture.visibility import Real, Visibility
 from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Pass, Step
 from floatlens.errors import Refusal
@@ -51,6 +56,7 @@ from floatlens.interventions.specification import (
     KeepSinks,
     KeyPicker,
     MaskAbove,
+    MaskAnchors,
     MaskHeads,
     RandomHeads,
     RandomKeys,
@@ -62,6 +68,19 @@ Reported = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """What is reported of a step of a sample, as a trace keeps it: names of the axes and values, by variable."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Sight:
+    """What layers that see the same keys share: the keys in sight, and those that enough rows see to be picked from."""
+
+    scene: Scene  # holding it keeps its id from being reused
+    available: Tensor  # bool (row, head or 1, key)
+    in_sight: Tensor  # (row,): the fewest of them that a head has
+    measured: Tensor  # bool (row, head or 1, key)
+    there_were: Tensor  # (row,): the fewest of those
+    acting: dict[tuple[bool, ...], Tensor] = field(default_factory=dict)  # bool (row,), for the rows in which an intervention acts
+    checked: set[int] = field(default_factory=set)  # interventions whose number of keys was compared with this
+
+
 @dataclass(eq=False)
 class _Pass:
     """The pass that is running: its rows, and what was removed from its calls, (row, head) by layer."""
@@ -70,6 +89,7 @@ class _Pass:
     removed: dict[int, Tensor] = field(default_factory=dict)
     shortfall: dict[int, Tensor] = field(default_factory=dict)
     scenes: dict[int, tuple[Scene, Scene]] = field(default_factory=dict)
+    sights: dict[int, _Sight] = field(default_factory=dict)
     last_rows: ChosenRows | None = None  # where only those choose
 
 
@@ -78,19 +98,24 @@ class _Done:
     """What was done to a call so far: the call as it is now, the keys that no longer count, and those of them whose values were zeroed.
 
     `lost` is bool (sample, head, key), the same for all rows; None if something else was done as well, and only the call itself can tell.
+    `hidden` is how many keys are hidden from a query at most; None if nobody knows.
     """
 
     call: AttentionCall
     lost: Tensor | None
     silenced: Tensor | None = None
+    hidden: int | None = 0
 
-    def then(self, call: AttentionCall, lost: Tensor | None = None, silenced: Tensor | None = None) -> "_Done":
-        """One more change; none if it left the call alone."""
+    def then(
+        self, call: AttentionCall, lost: Tensor | None = None, *, silenced: Tensor | None = None, hidden: int | None = None
+    ) -> "_Done":
+        """One more change, which hides so many keys more; none if it left the call alone."""
         if call is self.call:
             return self
         if self.silenced is not None:
             silenced = self.silenced if silenced is None else self.silenced | silenced
-        return _Done(call, None if self.lost is None or lost is None else self.lost | lost, silenced)
+        lost = None if self.lost is None or lost is None else self.lost | lost
+        return _Done(call, lost, silenced, None if self.hidden is None or hidden is None else self.hidden + hidden)
 
 
 class Running:
@@ -104,6 +129,7 @@ class Running:
         self._last_row_only = last_row_only  # an autoregressive step is its last row
         self._memory = Memory()
         self._pass = _Pass()
+        self._unread: list[list[Check]] = []  # of each forward; those of a pass that is no step are read with the step that follows
         self._workspace = Workspace()
 
     @property
@@ -131,9 +157,10 @@ class Running:
         self.layers[:] = sorted(self._pass.removed)
         self._refuse_missing_layers()
         self._memory.keep(samples)
-        values = {"removed": _by_layer(self._pass.removed)}
+        by_layer = {"removed": self._pass.removed}
         if any(isinstance(intervention, RandomKeys) and intervention.equal == "mass" for intervention in self.interventions):
-            values["shortfall"] = _by_layer(self._pass.shortfall)
+            by_layer["shortfall"] = self._pass.shortfall
+        values = self._fetched(by_layer)
         reported: dict[int, Reported] = {
             row.sample: {name: (("layer", "head"), array[index]) for name, array in values.items()}
             for index, row in enumerate(self._pass.rows)
@@ -142,6 +169,13 @@ class Running:
         for sample, report in reported.items():
             self.reports[sample].append(report)
         return reported
+
+    def _fetched(self, by_layer: dict[str, dict[int, Tensor]]) -> dict[str, np.ndarray]:
+        """The account of a pass, (row, layer, head) by name, once its checks have passed."""
+        checks = [check for of_forward in self._unread for check in of_forward]
+        self._unread.clear()
+        arrived = iter(fetch([values[layer] for values in by_layer.values() for layer in self.layers], checks))
+        return {name: _side_by_side([next(arrived) for _ in self.layers]) for name in by_layer}
 
     def mean_removed(self, sample: int) -> float:
         """The share of the attention removed from a sample so far: the mean over its steps, the layers and the heads."""
@@ -157,58 +191,89 @@ class Running:
         ]
         nothing = torch.zeros(call.samples, call.heads, device=call.query.device)
         self._pass.removed[call.layer] = self._pass.shortfall[call.layer] = nothing
+        checks = before.forward.checks
+        if all(of_forward is not checks for of_forward in self._unread):
+            self._unread.append(checks)
         if not here:
             return call
         observation = before.forward.observe(call)
         pickers = {index: intervention for index, intervention in here if isinstance(intervention, KeyPicker | RandomKeys)}
-        now = received(self._choosing_rows(observation), self._workspace) if pickers else None
+        now = received(self._choosing_rows(call, observation), self._workspace, checks) if pickers else None
         done = _Done(call, lost=torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device))
         for index, intervention in here:
             if now is not None and isinstance(intervention, KeyPicker | RandomKeys):
-                done = self._on_keys(index, intervention, done, observation, now)
+                done = self._on_keys(index, intervention, done, call, observation, now, self._sight(observation, now), checks)
             elif isinstance(intervention, ExtraSinkToken | MaskHeads | RandomHeads):
                 done = done.then(self._on_heads(intervention, done.call))
             elif not isinstance(intervention, Intervention):
                 done = done.then(apply_edits((intervention,), done.call, before))
         if now is not None:
+            sight = self._sight(observation, now)
             picked = {
-                index: anchors(intervention.of if isinstance(intervention, RandomKeys) else intervention, now)
+                index: anchors(intervention.of if isinstance(intervention, RandomKeys) else intervention, now, sight.measured)
                 for index, intervention in pickers.items()
             }
-            self._memory.note(call, self._pass.rows, picked, measured_keys(now).sum(-1).amin(-1).tolist())
+            self._memory.note(call, self._pass.rows, picked, sight.there_were)
         if done.call is not call:
             if now is not None and done.lost is not None and (call.queries == 1 or not self._last_row_only):  # `now` is of all its rows
                 self._pass.removed[call.layer] = share_of_keys(done.lost, now)
             else:
-                self._pass.removed[call.layer] = removed_share(before.forward, observation, done.call, done.silenced, self._workspace)
+                self._pass.removed[call.layer] = removed_share(before.forward, call, done.call, done.silenced, self._workspace)
         return done.call
 
-    def _on_keys(self, index: int, intervention: KeyPicker | RandomKeys, done: _Done, observation: Observation, now: Received) -> _Done:
+    def _on_keys(
+        self,
+        index: int,
+        intervention: KeyPicker | RandomKeys,
+        done: _Done,
+        call: AttentionCall,
+        observation: Observation,
+        now: Received,
+        sight: _Sight,
+        checks: list[Check],
+    ) -> _Done:
         """What is done after an intervention on keys as well."""
-        call, visibility = observation.call, observation.visibility
+        visibility = observation.visibility
         picker = intervention.of if isinstance(intervention, RandomKeys) else intervention
         recalled = self._memory.recall(index, call, self._pass.rows)
-        acting = self._in_step(intervention, call) & recalled.known & visibility.live_rows.any(-1).any(-1)
-        available = now.visible[:, :, 0] > 0
-        self._refuse_too_many(picker, acting, recalled, available, call)
+        acts = tuple(known and acting for known, acting in zip(recalled.known, self._in_step(intervention), strict=True))
+        if not any(acts):
+            return done
+        if acts not in sight.acting:
+            sight.acting[acts] = torch.tensor(acts, device=call.query.device) & visibility.live_rows.any(-1).any(-1)
+        acting, available = sight.acting[acts], sight.available
+        if not isinstance(picker, MaskAbove) and index not in sight.checked:
+            sight.checked.add(index)
+            checks.append(self._too_many(picker, acting, recalled, sight.in_sight, call))
         keys = recalled.keys & acting[:, None, None]
         if isinstance(intervention, RandomKeys):
-            others = self._others(intervention, keys, available, observation, now)
+            others = self._others(intervention, keys, available, call, observation, now)
+            checks += others.checks
             keys = others.keys & acting[:, None, None]
             self._pass.shortfall[call.layer] = self._pass.shortfall[call.layer] + others.shortfall
+        real = Real(visibility.real_queries, visibility.real_keys, visibility.all_queries_real, visibility.all_keys_real)
         if isinstance(picker, KeepSinks):
             entries = ~keys[:, :, None] & outside_window(call, call.keys, picker.window) & acting[:, None, None, None]
-            return done.then(hide_keys(done.call, entries, visibility.real_queries, visibility.real_keys).call)
-        if not bool(keys.any()):
-            return done
+            sees_itself = visibility.mask is None and done.call is call
+            return done.then(hide_keys(done.call, entries, real, safe=sees_itself).call)
         if isinstance(picker, ZeroAnchorValues):
-            return done.then(zero_values(done.call, keys), keys, silenced=keys)
-        hidden = hide_keys(done.call, keys[:, :, None], visibility.real_queries, visibility.real_keys)
-        return done.then(hidden.call, keys if hidden.whole else None)
+            return done.then(zero_values(done.call, keys), keys, silenced=keys, hidden=0)
+        hides, safe = _hides(intervention, picker, done.hidden, visibility)
+        hidden = hide_keys(done.call, keys[:, :, None], real, safe=safe)
+        return done.then(hidden.call, keys if hidden.whole else None, hidden=hides)
+
+    def _sight(self, observation: Observation, now: Received) -> _Sight:
+        """What is in sight in a call. Layers that share a scene share it."""
+        scene = observation.scene
+        if id(scene) not in self._pass.sights:
+            available, measured = now.visible[:, :, 0] > 0, measured_keys(now)
+            in_sight, there_were = (keys.sum(-1).amin(-1) for keys in (available, measured))
+            self._pass.sights[id(scene)] = _Sight(scene, available, in_sight, measured, there_were)
+        return self._pass.sights[id(scene)]
 
     def _on_heads(self, intervention: ExtraSinkToken | MaskHeads | RandomHeads, edited: AttentionCall) -> AttentionCall:
-        acting = self._in_step(intervention, edited)
-        if not bool(acting.any()):
+        acting = self._in_step(intervention)
+        if not any(acting):
             return edited
         return (
             append_sink(edited, acting)
@@ -216,9 +281,11 @@ class Running:
             else silence(edited, silenced_heads(intervention, edited), acting)
         )
 
-    def _others(self, intervention: RandomKeys, keys: Tensor, available: Tensor, observation: Observation, now: Received) -> Others:
+    def _others(
+        self, intervention: RandomKeys, keys: Tensor, available: Tensor, call: AttentionCall, observation: Observation, now: Received
+    ) -> Others:
         """Random keys in place of those that the original picks."""
-        call, rows = observation.call, self._pass.rows
+        rows = self._pass.rows
         seeds = np.array([self._seeds[row.sample] for row in rows])[:, None, None]
         steps = np.array([self._step(row) for row in rows])[:, None, None]
         positions = call.key_start - np.array([row.offset for row in rows])[:, None, None] + np.arange(call.keys)
@@ -234,34 +301,39 @@ class Running:
     def _step(self, row: Row) -> int:
         return len(self.reports[row.sample])
 
-    def _in_step(self, intervention: Intervention, call: AttentionCall) -> Tensor:
-        """In which rows it acts: bool (row,)."""
-        return torch.tensor([intervention.in_step(self._step(row)) for row in self._pass.rows], device=call.query.device)
+    def _in_step(self, intervention: Intervention) -> list[bool]:
+        """In which rows it acts."""
+        return [intervention.in_step(self._step(row)) for row in self._pass.rows]
 
-    def _choosing_rows(self, observation: Observation) -> Observation:
+    def _choosing_rows(self, call: AttentionCall, observation: Observation) -> Observation:
         """The call with one group: the rows by whose attention keys are chosen. Layers that share a scene share the new one."""
-        call, scene = observation.call, observation.scene
+        scene = observation.scene
         one_group = torch.ones(call.samples, 1, call.queries, dtype=torch.bool, device=call.query.device)
         if self._last_row_only and call.queries > 1:
             if self._pass.last_rows is None:
-                last = torch.full((call.samples, 1), call.queries - 1, device=call.query.device)
-                self._pass.last_rows = ChosenRows(last, {"choosing": one_group[:, 0, -1:]})
+                last = torch.full((call.samples, 1), call.queries - 1)
+                self._pass.last_rows = ChosenRows(last, {"choosing": torch.ones_like(last, dtype=torch.bool)})
             return self._pass.last_rows.observe(observation)
         if id(scene) not in self._pass.scenes:
             self._pass.scenes[id(scene)] = (scene, replace(scene, group_names=("choosing",), groups=one_group))
-        return Observation(call, self._pass.scenes[id(scene)][1])
+        return replace(observation, scene=self._pass.scenes[id(scene)][1])
 
-    def _refuse_too_many(self, picker: KeyPicker, acting: Tensor, recalled: Recalled, available: Tensor, call: AttentionCall) -> None:
-        if isinstance(picker, MaskAbove):
-            return
-        seen = available.sum(-1).amin(-1).tolist()
-        for index in acting.nonzero()[:, 0].tolist():
-            most = recalled.there_were[index] if isinstance(picker, KeepSinks) else min(recalled.there_were[index], seen[index] - 1)
-            if picker.k > most:
-                raise Refusal(
-                    f"{to_text(picker)} picks {picker.k} keys, but at step {self._step(self._pass.rows[index])} in {call.where} there are "
-                    f"{seen[index]} keys in sight and at most {most} can be picked. Choose a smaller k."
-                )
+    def _too_many(
+        self, picker: MaskAnchors | ZeroAnchorValues | KeepSinks, acting: Tensor, recalled: Recalled, seen: Tensor, call: AttentionCall
+    ) -> Check:
+        """Whether more keys are to be picked than there are."""
+        most = recalled.there_were if isinstance(picker, KeepSinks) else torch.minimum(recalled.there_were, seen - 1)
+        too_many = acting & (picker.k > most)
+        steps = [self._step(row) for row in self._pass.rows]
+
+        def refuse() -> None:
+            row = int(too_many.nonzero()[0])
+            raise Refusal(
+                f"{to_text(picker)} picks {picker.k} keys, but at step {steps[row]} in {call.where} there are "
+                f"{int(seen[row])} keys in sight and at most {int(most[row])} can be picked. Choose a smaller k."
+            )
+
+        return Check(too_many.any(), refuse)
 
     def _refuse_missing_layers(self) -> None:
         for intervention in self.interventions:
@@ -276,12 +348,26 @@ class Running:
                 )
 
 
-def _by_layer(values: dict[int, Tensor]) -> np.ndarray:
-    """The values (row, head) of all layers: (row, layer, head); NaN for heads that a layer does not have."""
-    rows, widest = (max(of_layer.shape[axis] for of_layer in values.values()) for axis in (0, 1))
-    result = np.full((rows, len(values), widest), np.nan, np.float32)
-    for index, layer in enumerate(sorted(values)):
-        result[:, index, : values[layer].shape[1]] = values[layer].cpu().numpy()
+def _hides(intervention: KeyPicker | RandomKeys, picker: KeyPicker, hidden: int | None, visibility: Visibility) -> tuple[int | None, bool]:
+    """How many keys an intervention hides from a query at most (None: nobody knows), and whether that is known to leave it something.
+
+    So many are `hidden` already. Where everyone sees every key, a control leaves those of its original, and a refusal sees to it that k
+    keys are not all.
+    """
+    of_equal_mass = isinstance(intervention, RandomKeys) and intervention.equal == "mass"
+    count = None if isinstance(picker, MaskAbove) or of_equal_mass else picker.k
+    fewest_seen, everyone_sees_all = visibility.reach
+    if everyone_sees_all and hidden == 0:
+        return count, isinstance(intervention, RandomKeys) or count is not None
+    return count, hidden is not None and count is not None and hidden + count < fewest_seen
+
+
+def _side_by_side(layers: list[np.ndarray]) -> np.ndarray:
+    """Values (row, head) of layers: (row, layer, head); NaN for heads that a layer does not have."""
+    rows, widest = (max(of_layer.shape[axis] for of_layer in layers) for axis in (0, 1))
+    result = np.full((rows, len(layers), widest), np.nan, np.float32)
+    for index, of_layer in enumerate(layers):
+        result[:, index, : of_layer.shape[1]] = of_layer
     return result
 
 

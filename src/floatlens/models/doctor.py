@@ -1,16 +1,31 @@
-"""What is known of a model before it is loaded: from its config, its tokenizer and the headers of its files. No weight is read."""
+"""What is known of a model before it is loaded: from its config, its tokenizer and the headers of its files. No weight is read.
+
+`measure_cost` is the exception: it takes a loaded model and times generation with and without a trace, where the model is.
+"""
 
 import os
+import random
+import statistics
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floatlens.capture.layers import expected_calls, refuse_what_cannot_be_tapped
+from floatlens.decoding.options import Decoding
 from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal, in_a_sentence
 from floatlens.models.checkpoint import Checkpoint, find_checkpoint
 from floatlens.models.families import FAMILIES
 from floatlens.models.loading import draw_up, tokenizer_for, torch_dtype, with_mask_token
 from floatlens.models.weights import on_meta_device, refuse_wrong_tensors
+from floatlens.terminal import progress_bar
+from floatlens.trace.schema import Detail
+
+if TYPE_CHECKING:
+    from floatlens.models.language_model import LanguageModel
+
+ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -110,3 +125,61 @@ def _first_token(tokenizer: Any) -> str:
     if begins is None:
         return "none: the tokenizer has no BOS"
     return f"{_named(tokenizer, begins)}, {'added before every text' if is_added else 'not added by the tokenizer'}"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Median seconds of a step, alone and while a trace is recorded in memory, over runs that took turns in random order."""
+
+    alone: float
+    traced: float
+    steps: int
+    length: int
+    device: str
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long a traced step takes."""
+        return self.traced / self.alone
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return (
+            f"{1000 * self.traced:.3g} ms per step with a trace, {1000 * self.alone:.3g} ms without: {self.ratio:.2f} times as long "
+            f"(on {self.device}, {self.length} tokens, {ROUNDS} runs of {self.steps} steps each, in random turns)"
+        )
+
+
+def measure_cost(lm: "LanguageModel", length: int, steps: int, detail: Detail, *, progress: bool = True) -> Cost:
+    """Time generation alone and with a trace, on texts of `length` tokens of which one is written per step.
+
+    Examples
+    --------
+    >>> import floatlens as fl
+    >>> cost = measure_cost(fl.load("twin-mdm"), length=24, steps=2, detail=Detail(), progress=False)
+    >>> cost.steps, cost.traced > 0 < cost.alone
+    (2, True)
+    """
+    if lm.sampler is None:
+        raise Refusal(f"{lm.name} runs its own generate, of which nobody knows how many steps it takes, so its steps cannot be timed.")
+    if not 0 < steps < length:
+        raise Refusal(f"A text of {length} tokens has no room for {steps} that are written and at least one before them.")
+    forbidden = {lm.mask_token_id, lm.config.pad_token_id, *lm.end_tokens}
+    words = [token for token in range(lm.config.vocab_size) if token not in forbidden]
+    prompt = random.Random(0).choices(words, k=length - steps)
+    stops: dict[str, Any] = {"stop_at_eos": False} if lm.sampler in ("autoregressive", "sdar") else {}
+    ways: dict[str, Callable[[], Any]] = {
+        "alone": lambda: lm.generate([prompt], gen_length=steps, progress=False, **stops),
+        "traced": lambda: lm.plan_trace([prompt], Decoding(gen_length=steps, options=stops), detail).run(progress=False),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    order = [name for turn in range(ROUNDS + 1) for name in random.Random(turn).sample(list(ways), len(ways))]
+    with progress_bar(len(order), f"Timing {lm.name} on {lm.device}", show=progress) as advance:
+        for name in order:
+            began = time.perf_counter()
+            ways[name]()  # what it returns is in host memory: the device has finished
+            taken[name].append((time.perf_counter() - began) / steps)
+            advance(1)
+    alone, traced = (statistics.median(taken[name][1:]) for name in ("alone", "traced"))  # the first warms up
+    return Cost(alone, traced, steps, length, str(lm.device))

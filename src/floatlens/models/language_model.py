@@ -289,27 +289,28 @@ class LanguageModel:
         return unguided + (asked.guidance + 1) * (guided - unguided)
 
     def forward(self, asked: Pass, tokens: Tensor, real: Tensor) -> Tensor:
-        """The module's forward for a pass."""
-        inputs: dict[str, Any] = {"input_ids": tokens}
+        """The module's forward for a pass, whose tensors are brought to the model."""
+        device = self.device
+        inputs: dict[str, Any] = {"input_ids": tokens.to(device)}
         if asked.cache is not None:
-            offset = torch.tensor(asked.offset or [0] * len(tokens), device=tokens.device)
-            rows = torch.arange(asked.past, asked.past + tokens.shape[1], device=tokens.device)
-            inputs["position_ids"] = (rows - offset[:, None]).clamp(min=0)
+            offset = torch.tensor(asked.offset or [0] * len(tokens))
+            rows = torch.arange(asked.past, asked.past + tokens.shape[1])
+            inputs["position_ids"] = (rows - offset[:, None]).clamp(min=0).to(device)
             inputs |= {"past_key_values": asked.cache, "use_cache": True}
-            inputs["attention_mask"] = asked.real_keys.long() if asked.visible is None else asked.visible
+            inputs["attention_mask"] = (asked.real_keys.long() if asked.visible is None else asked.visible).to(device)
         else:
             if not bool(real.all()):
-                inputs["attention_mask"] = real.long()
+                inputs["attention_mask"] = real.long().to(device)
             if "use_cache" in self._accepts:
                 inputs["use_cache"] = False
         if asked.wanted_rows is not None and "logits_to_keep" in self._accepts:
-            inputs["logits_to_keep"] = asked.wanted_rows
+            inputs["logits_to_keep"] = asked.wanted_rows.to(device)
         return self.module(**inputs).logits
 
     def _wanted(self, logits: Tensor, asked: Pass) -> Tensor:
         if asked.wanted_rows is None or "logits_to_keep" in self._accepts:
             return logits
-        return logits[:, asked.wanted_rows]
+        return logits[:, asked.wanted_rows.to(logits.device)]
 
     @cached_property
     def _accepts(self) -> frozenset[str]:

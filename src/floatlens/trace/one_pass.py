@@ -12,20 +12,23 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from floatlens.capture.observation import CallRecord, StepRecord, assemble
-from floatlens.capture.reduction import SeenCall
+from floatlens.capture.records import StepArrays, assemble, fetch_steps
+from floatlens.capture.reduction import SeenLayers
 from floatlens.capture.tapping import Tap, TapRequest
-from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
+from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Canvas, Pass
 from floatlens.decoding.model import Writer
-from floatlens.trace.recording import Favourites, layers_differ, mean_over_heads, rows_recorder, shifted
+from floatlens.trace.recording import Favourites, RowsRecorder, layers_differ, mean_over_heads, shifted
 from floatlens.trace.schema import COUNTS, VARIABLES, Arrays, Detail
 
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What the pass showed: every step's row as a group of its own, the prompt's rows together, and all rows in passing."""
+    """What the pass showed: every step's row as a group of its own (`steps` is `rows` with labels), the prompt's rows together, and all
+    rows in passing.
+    """
 
+    rows: StepArrays
     steps: xr.Dataset
     prompt: xr.Dataset | None
     all_rows: xr.Dataset | None
@@ -33,7 +36,7 @@ class _Seen:
 
 def trace_finished(
     lm: Writer, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]
-) -> tuple[list[tuple[Arrays, Favourites]], xr.Dataset]:
+) -> tuple[list[tuple[Arrays, Favourites]], StepArrays]:
     """The attention of every step, by sample, with a leading step axis, and the favourite keys; and the rows as they were seen."""
     results, seen = [], None
     for sample, (length, start) in enumerate(zip(canvas.lengths, canvas.start, strict=True)):
@@ -43,15 +46,15 @@ def trace_finished(
         if detail.keeps("norms"):
             arrays |= _norms(seen, text, detail)
         if detail.keeps("flow"):
-            arrays |= _flow(seen, text, np.stack([region[sample, :length].cpu().numpy() for region in regions.values()]), detail)
+            arrays |= _flow(seen, text, np.stack([region[sample, :length].numpy() for region in regions.values()]), detail)
         if detail.patterns:
             arrays["pattern"] = _patterns(seen, text)
         favourites = Favourites(length, detail.top_keys)
         if detail.keeps("top_keys"):
-            favourites.add(seen.steps, 0, range(start, length), offset=0, width=length)
+            favourites.add(seen.rows, 0, range(start, length), offset=0, width=length)
         results.append((arrays, favourites))
     assert seen is not None
-    return results, seen.steps
+    return results, seen.rows
 
 
 @dataclass(frozen=True)
@@ -67,21 +70,19 @@ class _Text:
 
 
 def _run_once(lm: Writer, canvas: Canvas, detail: Detail, regions: dict[str, Tensor]) -> _Seen:
-    device = canvas.tokens.device
     (length,), (start,) = canvas.lengths, canvas.start
-    rows, prompt_rows = torch.arange(start - 1, length - 1, device=device)[None], torch.arange(start, device=device)[None]
-    each = torch.eye(length - start, dtype=torch.bool, device=device)[:, None]
-    workspace = Workspace(BLOCK_ENTRIES)
-    of_steps = rows_recorder(rows, {str(step): row for step, row in enumerate(each)}, detail, workspace)
+    rows, prompt_rows = torch.arange(start - 1, length - 1)[None], torch.arange(start)[None]
+    each = torch.eye(length - start, dtype=torch.bool)[:, None]
+    workspace = Workspace()
+    of_steps = RowsRecorder(rows, {str(step): row for step, row in enumerate(each)}, detail, workspace)
     everyone = {"prompt": torch.ones_like(prompt_rows, dtype=torch.bool)}
-    of_prompt = rows_recorder(prompt_rows, everyone, replace(detail, patterns=()), workspace, with_flow=True)
-    step_records: list[CallRecord] = []
-    prompt_records: list[CallRecord] = []
+    of_prompt = RowsRecorder(prompt_rows, everyone, replace(detail, patterns=()), workspace, with_flow=True)
+    wants_prompt = "prompt" in detail.groups or detail.keeps("flow")
 
-    def reduce_at_once(call: SeenCall) -> None:
-        step_records.append(of_steps(call))
-        if "prompt" in detail.groups or detail.keeps("flow"):
-            prompt_records.append(of_prompt(call))
+    def reduce_at_once(layers: SeenLayers) -> None:
+        of_steps.add(layers)
+        if wants_prompt:
+            of_prompt.add(layers)
 
     tap = Tap(
         lm.module,
@@ -89,20 +90,21 @@ def _run_once(lm: Writer, canvas: Canvas, detail: Detail, regions: dict[str, Ten
             keep=["norms"] if detail.keeps("norms") else [],
             patterns=detail.patterns,
             regions={name: inside[:, : length - 1] for name, inside in regions.items()} if detail.keeps("flow") else None,
-            padding=lambda _forward: torch.ones(1, length - 1, dtype=torch.bool, device=device),
+            padding=lambda _forward: torch.ones(1, length - 1, dtype=torch.bool),
             step_on=lm.module,
-            on_call=reduce_at_once,
+            on_seen=reduce_at_once,
         ),
     )
     tokens = canvas.tokens[:, : length - 1]
     real = torch.ones_like(tokens, dtype=torch.bool)
-    asked = Pass([0], tokens, real, torch.zeros_like(real), torch.tensor([0], device=device))
     with tap:
-        lm.run_pass(asked)
+        lm.run_pass(Pass([0], tokens, real, torch.zeros_like(real), torch.tensor([0])))
+    in_passing, steps, *prompt = fetch_steps(tap.take_step(), of_steps.recorded, *([of_prompt.recorded] if wants_prompt else []))
     return _Seen(
-        assemble([StepRecord(step_records)], with_steps=False, attributes={}),
-        assemble([StepRecord(prompt_records)], with_steps=False, attributes={}) if prompt_records else None,
-        tap.dataset.isel(step=0) if detail.keeps("norms") or detail.patterns else None,
+        steps,
+        assemble([steps], with_steps=False, attributes={}),
+        assemble(prompt, with_steps=False, attributes={}) if prompt else None,
+        assemble([in_passing], with_steps=False, attributes={}) if detail.keeps("norms") or detail.patterns else None,
     )
 
 

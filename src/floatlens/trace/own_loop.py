@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import xarray as xr
 
 from floatlens.capture.edits import Edit
 from floatlens.capture.forward import Forward
-from floatlens.capture.observation import assemble
-from floatlens.capture.reduction import SeenCall
+from floatlens.capture.records import StepArrays, fetch_steps
+from floatlens.capture.reduction import SeenLayers
 from floatlens.capture.tapping import Tap, TapRequest
-from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
+from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.model import Decisions, Writer
 from floatlens.decoding.options import Decoding
@@ -30,7 +29,7 @@ from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
 from floatlens.interventions.run import all_real
 from floatlens.interventions.running import EachForward, Running
-from floatlens.trace.recording import Favourites, Place, attention_arrays, join_groups, layers_differ, record_rows
+from floatlens.trace.recording import Favourites, Place, attention_arrays, averaged_arrays, join_groups, layers_differ, record_rows
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Arrays, Detail
 
 
@@ -42,8 +41,8 @@ class _OwnStep:
     tokens: np.ndarray  # (row,)
     open_before: np.ndarray  # bool (row,): masked, or not accepted
     committed: np.ndarray  # bool (row,)
-    in_passing: xr.Dataset
-    predicting: xr.Dataset
+    in_passing: StepArrays
+    predicting: StepArrays
 
 
 def record_own_loop(
@@ -54,7 +53,7 @@ def record_own_loop(
     detail: Detail,
     edits: Sequence[Edit] = (),
     running: Running | None = None,
-) -> tuple[Canvas, Arrays, list[Favourites], xr.Dataset]:
+) -> tuple[Canvas, Arrays, list[Favourites], StepArrays]:
     """The finished canvas, the arrays of all steps with a leading step axis, the favourite keys, and one step as it was seen."""
     if detail.keeps("flow"):
         raise Refusal(
@@ -76,9 +75,7 @@ def record_own_loop(
     arrays: Arrays = {
         name: (("step", *dims), np.stack([of_step[name][1] for of_step in of_steps])) for name, (dims, _) in of_steps[0].items()
     }
-    first = watch.steps[0]
-    seen = first.in_passing if "layer" in first.in_passing.dims else first.predicting
-    return _finished_canvas(lm, prompt, tokens, length), arrays, [favourites], seen
+    return _finished_canvas(lm, prompt, tokens, length), arrays, [favourites], watch.steps[0].in_passing
 
 
 class _Watch:
@@ -88,9 +85,9 @@ class _Watch:
         self.lm, self.prompt_length, self.detail, self.edits = lm, prompt_length, detail, edits
         self.steps: list[_OwnStep] = []
         self._step_on = lm.module if lm.step_on is None else lm.step_on
-        self._seen: list[SeenCall] = []
+        self._seen: list[SeenLayers] = []
         self._decisions: Decisions | None = None  # only asked of models without a mask token
-        self._workspace = Workspace(BLOCK_ENTRIES)
+        self._workspace = Workspace()
         self._now: tuple[int, np.ndarray, np.ndarray] | None = None
 
     @contextmanager
@@ -104,7 +101,8 @@ class _Watch:
                 padding=all_real,
                 edits=self.edits,
                 step_on=self._step_on,
-                on_call=self._seen.append,
+                on_seen=self._seen.append,
+                averaged=averaged_arrays(self.detail),
             ),
         )
         with self.lm.watch_decisions() as self._decisions, self._tap:
@@ -167,11 +165,10 @@ class _Watch:
     def _record(self, committed: np.ndarray) -> None:
         assert self._now is not None
         past, tokens, was_open = self._now
-        in_passing = assemble([self._tap.take_step()], with_steps=False, attributes={})
         rows = torch.as_tensor(np.flatnonzero(committed) if committed.any() else np.zeros(1, int))[None]
-        rows = rows.to(self.lm.device)
         groups = {"predicting": torch.full_like(rows, bool(committed.any()), dtype=torch.bool)}
-        predicting = record_rows(self._seen, rows, groups, self.detail, self._workspace)
+        chosen = record_rows(self._seen, rows, groups, self.detail, self._workspace)
+        in_passing, predicting = fetch_steps(self._tap.take_step(), chosen)
         self.steps.append(_OwnStep(past, tokens, was_open, committed, in_passing, predicting))
         self._seen.clear()
 
@@ -201,16 +198,12 @@ def _arrays(
     place = Place(0, 0, step.past, step.past + len(step.tokens), length)
     per_layer = edited or layers_differ(lm)
     parts = [
-        (_group_names(seen), attention_arrays(seen, place, detail, counts_per_layer=per_layer, counts_per_head=edited))
+        (seen.group_names, attention_arrays(seen, place, detail, counts_per_layer=per_layer, counts_per_head=edited))
         for seen in (step.in_passing, step.predicting)
     ]
     if detail.keeps("top_keys"):
         favourites.add(step.predicting, 0, (step.past + np.flatnonzero(step.committed)).tolist(), 0, place.width)
     return _canvas_arrays(step, prompt, final, length) | join_groups(parts, detail.groups)
-
-
-def _group_names(seen: xr.Dataset) -> tuple[str, ...]:
-    return tuple(map(str, seen["group"].values)) if "group" in seen.coords else ()
 
 
 def _canvas_arrays(step: _OwnStep, prompt: EncodedPrompt, final: list[int], length: int) -> Arrays:

@@ -1,30 +1,31 @@
 """Record a decoding loop: one tap around it, and after each step what the step did and where its rows looked, as arrays of each sample.
 
-Rows that predict are known only once the step has decided, so the queries and keys of a step's calls are held until then and the chosen
-rows are walked over again. Memory is that of one step.
+Rows that predict are known only once the step has decided, so the queries and keys of a step's layers are held until then and the chosen
+rows are walked over again. Memory is that of one step. What all rows gave and what the chosen rows gave leaves the device together, once
+per step; what is kept per layer is averaged over heads before.
 
 A forward counts positions over its batch: caches come first, short texts are padded. A trace counts over each sample's own text.
 Everything is moved from the one to the other here, and heads are averaged where only layers are kept.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import Tensor
 
 from floatlens.capture.call import full_precision
+from floatlens.capture.checks import Check
 from floatlens.capture.edits import Edit
 from floatlens.capture.forward import Forward
-from floatlens.capture.observation import CallRecord, StepRecord, assemble
+from floatlens.capture.records import Record, StepArrays, StepRecord, fetch_steps
 from floatlens.capture.reducers import reducer_makers
-from floatlens.capture.reduction import ChosenRows, SeenCall
+from floatlens.capture.reduction import ChosenRows, Reducing, SeenLayers
 from floatlens.capture.tapping import Tap, TapRequest
-from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
+from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.decoding.model import Writer
 from floatlens.errors import BrokenPromise
@@ -45,38 +46,44 @@ class Place:
     length: int  # of the sample's text
 
 
-def attention_arrays(seen: xr.Dataset, place: Place, detail: Detail, *, counts_per_layer: bool, counts_per_head: bool) -> Arrays:
+def attention_arrays(seen: StepArrays, place: Place, detail: Detail, *, counts_per_layer: bool, counts_per_head: bool) -> Arrays:
     """The arrays of a step, for the groups in `seen`, on the sample's own axes."""
     arrays: Arrays = {}
     for kind, names in VARIABLES.items():
         if kind == "top_keys" or not detail.keeps(kind):
             continue
         for name in names:
-            if name in seen:
+            if name in seen.arrays:
                 per_head = detail.per_head(kind) if name not in COUNTS else counts_per_head
-                dims, array = _own_axes(_by_head(name, seen, place.row, per_head, counts_per_layer), place)
-                arrays[name] = (dims, _out_of_sight(array, place) if name.startswith(("mass", "visible")) else array)
-    if "pattern" in seen:
-        arrays["pattern"] = _own_axes(seen["pattern"].variable.isel(sample=place.row), place)
+                per_layer = counts_per_layer or name not in COUNTS
+                dims, array = _own_axes(*_by_head(name, seen, place.row, per_head, per_layer), place)
+                if seen.has_forgotten and name.startswith(("mass", "visible")):
+                    array = _out_of_sight(array, place)
+                arrays[name] = (dims, array)
+    if "pattern" in seen.arrays:
+        axes, whole = seen.arrays["pattern"]
+        arrays["pattern"] = _own_axes((axes[0], *axes[2:]), whole[:, place.row], place)
     return arrays
 
 
-def _by_head(name: str, seen: xr.Dataset, row: int, per_head: bool, per_layer: bool) -> xr.Variable:
+def _by_head(name: str, seen: StepArrays, row: int, per_head: bool, per_layer: bool) -> tuple[tuple[str, ...], np.ndarray]:
     """One sample of a variable, per head or averaged; counts without a layer axis where all layers are alike."""
-    values = seen[name].variable.isel(sample=row)
-    if name in COUNTS and not per_layer:
-        first, last = values.isel(layer=0), values.isel(layer=-1)
-        if not np.array_equal(first.values, last.values, equal_nan=True):
+    axes, array = seen.arrays[name]
+    array = array.take(row, axes.index("sample")) if axes[0] != "layer" else array[:, row]
+    dims = tuple(axis for axis in axes if axis != "sample")
+    if per_layer and "layer" not in dims:
+        dims, array = ("layer", *dims), np.broadcast_to(array, (len(seen.layers), *array.shape))
+    elif not per_layer and "layer" in dims:
+        if not np.array_equal(array[0], array[-1], equal_nan=True):
             raise BrokenPromise(f"The layers of this model see different keys ({name} differs), though its config says they do not.")
-        values = first
-    if per_head and "head" not in values.dims:
-        heads = seen.sizes["head"] if "head" in seen.sizes else int(seen["heads"].max())
-        dims = ("layer", "head", *(dim for dim in values.dims if dim != "layer"))
-        values = values.set_dims({"head": heads, **values.sizes}).transpose(*dims)
-    elif not per_head and "head" in values.dims:
-        axis = values.dims.index("head")
-        values = xr.Variable([dim for dim in values.dims if dim != "head"], mean_over_heads(values.values, axis))
-    return values
+        dims, array = dims[1:], array[0]
+    if per_head and "head" not in dims:
+        shape = (array.shape[0], max(seen.heads), *array.shape[1:])
+        return ("layer", "head", *dims[1:]), np.broadcast_to(array[:, None], shape)
+    if not per_head and "head" in dims:
+        axis = dims.index("head")
+        return (*dims[:axis], *dims[axis + 1 :]), mean_over_heads(array, axis)
+    return dims, array
 
 
 def _out_of_sight(array: np.ndarray, place: Place) -> np.ndarray:
@@ -93,14 +100,13 @@ def mean_over_heads(array: np.ndarray, axis: int) -> np.ndarray:
         return np.where(there, array, 0).sum(axis) / there.sum(axis, dtype=array.dtype)
 
 
-def _own_axes(values: xr.Variable, place: Place) -> tuple[tuple[str, ...], np.ndarray]:
-    array = values.values
-    for axis, name in enumerate(values.dims):
+def _own_axes(dims: tuple[str, ...], array: np.ndarray, place: Place) -> tuple[tuple[str, ...], np.ndarray]:
+    for axis, name in enumerate(dims):
         if name == "key":
             array = shifted(array[..., : place.width], axis, place.offset, place.length)  # the key axis is always the last
         elif name == "query":
             array = shifted(array, axis, place.offset - place.past, place.length)
-    return tuple(map(str, values.dims)), np.array(array)  # a copy: set_dims makes views that repeat one value
+    return dims, np.ascontiguousarray(array)
 
 
 def shifted(array: np.ndarray, axis: int, first: int, length: int) -> np.ndarray:
@@ -139,6 +145,9 @@ def join_groups(parts: list[tuple[tuple[str, ...], Arrays]], groups: tuple[str, 
             arrays[name] = (dims, first)
             continue
         axis = dims.index("group")
+        if tuple(group for own, _ in having for group in own) == groups:
+            arrays[name] = (dims, np.concatenate([array for _, (_, array) in having], axis=axis) if len(having) > 1 else first)
+            continue
         by_name: Mapping[str, np.ndarray] = {
             group: array.take(index, axis) for own, (_, array) in having for index, group in enumerate(own) if group in groups
         }
@@ -154,21 +163,22 @@ class Favourites:
     ranks: int
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def add(self, seen: xr.Dataset, row: int, positions: Sequence[int], offset: int, width: int) -> None:
+    def add(self, seen: StepArrays, row: int, positions: Sequence[int], offset: int, width: int) -> None:
         """Row `row` of the batch has filled these positions, in the order of the chosen rows; keys from `width` on are an edit's."""
         if not self.arrays:
-            layers, heads = seen.sizes["layer"], seen.sizes["head"]
-            shape = (layers, heads, self.length, self.ranks)
+            shape = (len(seen.layers), max(seen.heads), self.length, self.ranks)
             self.arrays = {
                 "top_key": np.full(shape, -1, np.int32),
                 "top_weight": np.full(shape, np.nan, np.float32),
                 "top_retained": np.full(shape[:-1], np.nan, np.float32),
             }
-        for chosen, position in enumerate(positions):
-            key = seen["top_key"].values[row, :, :, chosen]
-            self.arrays["top_key"][:, :, position] = np.where(key >= width, APPENDED, np.where(key >= 0, key - offset, -1))
-            self.arrays["top_weight"][:, :, position] = seen["top_weight"].values[row, :, :, chosen]
-            self.arrays["top_retained"][:, :, position] = seen["top_retained"].values[row, :, :, chosen]
+        if not len(positions):
+            return
+        for name, array in self.arrays.items():
+            of_rows = seen.arrays[name][1][:, row, :, : len(positions)]
+            if name == "top_key":
+                of_rows = np.where(of_rows >= width, APPENDED, np.where(of_rows >= 0, of_rows - offset, -1))
+            array[:, :, list(positions)] = of_rows
 
     def labelled(self) -> Arrays:
         dims = ("layer", "head", "position", "rank")
@@ -193,9 +203,9 @@ class Recorder:
         self.regions = regions  # bool (sample, position), by name
         self.favourites = [Favourites(length, detail.top_keys) for length in canvas.lengths]
         self._in_passing = tuple(name for name in detail.groups if name != "predicting")
-        self._workspace = workspace or Workspace(BLOCK_ENTRIES)
+        self._workspace = workspace or Workspace()
         self._counts_per_layer = bool(self.edits) or layers_differ(lm)
-        self._seen: list[SeenCall] = []
+        self._seen: list[SeenLayers] = []
         self._asked: Pass | None = None
 
     @contextmanager
@@ -213,7 +223,8 @@ class Recorder:
                 edits=self.edits,
                 step_on=self.lm.module,
                 samples=lambda _forward: None if self._pass.unguided is None else slice(0, len(self._pass.tokens)),
-                on_call=self._seen.append,
+                on_seen=self._seen.append,
+                averaged=averaged_arrays(self.detail),
             ),
         )
         with self._tap:
@@ -232,23 +243,27 @@ class Recorder:
 
     def step(self, step: Step) -> dict[int, Arrays]:
         """The arrays of a step, by sample."""
-        in_passing = assemble([self._tap.take_step()], with_steps=False, attributes={})
         positions = {sample: step.committed[sample].nonzero()[:, 0].tolist() for sample in step.samples}
-        predicting = self._predicting(step.asked, positions) if self._wants_predicting else None
-        self.last_seen = in_passing if "layer" in in_passing.dims or predicting is None else predicting
+        parts = [self._tap.take_step(), *([self._predicting(step.asked, positions)] if self._wants_predicting else [])]
+        in_passing, *predicting = fetch_steps(*parts)
+        self.last_seen = in_passing
         removed = {} if self.running is None else self.running.finish(step)
-        recorded = {}
+        recorded, lengths = {}, self.canvas.lengths
         for sample in step.samples:
             row = step.asked.samples.index(sample)
             width = step.asked.past + step.asked.tokens.shape[1]
-            place = Place(row, step.asked.offset[row] if step.asked.offset else 0, step.asked.past, width, self.canvas.lengths[sample])
-            parts = [(self._in_passing, self._arrays(in_passing, place))]
-            if predicting is not None:
+            place = Place(row, step.asked.offset[row] if step.asked.offset else 0, step.asked.past, width, lengths[sample])
+            of_groups = [(self._in_passing, self._arrays(in_passing, place))]
+            for of_rows in predicting:
                 if self.detail.keeps("top_keys"):
-                    self.favourites[sample].add(predicting, row, positions[sample], place.offset, width)
+                    self.favourites[sample].add(of_rows, row, positions[sample], place.offset, width)
                 if "predicting" in self.detail.groups:
-                    parts.append((("predicting",), self._arrays(predicting, place)))
-            recorded[sample] = canvas_arrays(self.canvas, step, sample) | join_groups(parts, self.detail.groups) | removed.get(sample, {})
+                    of_groups.append((("predicting",), self._arrays(of_rows, place)))
+            recorded[sample] = (
+                canvas_arrays(self.canvas, step, sample, lengths[sample])
+                | join_groups(of_groups, self.detail.groups)
+                | removed.get(sample, {})
+            )
         self._seen.clear()
         return recorded
 
@@ -256,18 +271,18 @@ class Recorder:
     def _wants_predicting(self) -> bool:
         return self.detail.keeps("top_keys") or ("predicting" in self.detail.groups)
 
-    def _arrays(self, seen: xr.Dataset, place: Place) -> Arrays:
+    def _arrays(self, seen: StepArrays, place: Place) -> Arrays:
         return attention_arrays(seen, place, self.detail, counts_per_layer=self._counts_per_layer, counts_per_head=bool(self.edits))
 
-    def _predicting(self, asked: Pass, positions: dict[int, list[int]]) -> xr.Dataset:
+    def _predicting(self, asked: Pass, positions: dict[int, list[int]]) -> StepRecord:
         """What the rows look at that fill these positions."""
         most = max(1, *(len(of_sample) for of_sample in positions.values()))
-        rows = torch.zeros(len(asked.samples), most, dtype=torch.long, device=asked.tokens.device)
+        rows = torch.zeros(len(asked.samples), most, dtype=torch.long)
         filled = torch.zeros_like(rows, dtype=torch.bool)
         for row, sample in enumerate(asked.samples):
             offset = asked.offset[row] if asked.offset else 0
             of_sample = [self.lm.predicting_row(position) + offset - asked.past for position in positions.get(sample, [])]
-            rows[row, : len(of_sample)] = torch.tensor(of_sample, dtype=torch.long, device=rows.device)
+            rows[row, : len(of_sample)] = torch.tensor(of_sample, dtype=torch.long)
             filled[row, : len(of_sample)] = True
         return record_rows(self._seen, rows, {"predicting": filled}, self.detail, self._workspace)
 
@@ -306,46 +321,65 @@ class Recorder:
         return values if self._pass.unguided is None else torch.cat([values, values])
 
 
-def canvas_arrays(canvas: Canvas, step: Step, sample: int) -> Arrays:
+def canvas_arrays(canvas: Canvas, step: Step, sample: int, length: int) -> Arrays:
     """The canvas of one sample before a step, and what became of it."""
-    length = canvas.lengths[sample]
-    committed, masked = step.committed[sample, :length].cpu().numpy(), step.masked[sample, :length].cpu().numpy()
-    prompt = canvas.prompt[sample, :length].cpu().numpy()
+    before = (step.committed, step.masked, canvas.prompt, step.tokens, step.confidence)
+    committed, masked, prompt, tokens, confidence = (values.numpy()[sample, :length] for values in before)
     autoregressive = canvas.mask_token_id is None
     state = np.where(prompt, PROMPT, COMMITTED_BEFORE)
     state = np.where(masked, NOTHING if autoregressive else MASKED, state)
     state = np.where(committed, COMMITTED_NOW, state)
-    tokens = step.tokens[sample, :length].cpu().numpy()
     return {
         "canvas": (("position",), np.where(masked, -1, tokens).astype(np.int32) if autoregressive else tokens.astype(np.int32)),
         "state": (("position",), state.astype(np.int8)),
-        "confidence": (("position",), step.confidence[sample, :length].float().cpu().numpy()),
+        "confidence": (("position",), confidence),
     }
 
 
-def record_rows(seen: Sequence[SeenCall], rows: Tensor, groups: dict[str, Tensor], detail: Detail, workspace: Workspace) -> xr.Dataset:
-    """Chosen rows of the calls of a forward, reduced."""
-    records = rows_recorder(rows, groups, detail, workspace)
-    return assemble([StepRecord([records(call) for call in seen])], with_steps=False, attributes={})
+def averaged_arrays(detail: Detail) -> frozenset[str]:
+    """What is averaged over heads before it leaves the device: whatever is kept per layer, counts excepted."""
+    of_layers = [names for kind, names in VARIABLES.items() if detail.keeps(kind) and not detail.per_head(kind)]
+    return frozenset(name for names in of_layers for name in names if name not in COUNTS)
 
 
-def rows_recorder(
-    rows: Tensor, groups: dict[str, Tensor], detail: Detail, workspace: Workspace, *, with_flow: bool = False
-) -> Callable[[SeenCall], CallRecord]:
-    """A function that reduces chosen rows of a call; calls of one forward share what does not depend on the layer."""
-    chosen = ChosenRows(rows, groups)
-    keep = [name for name in detail.reducers if name not in ("flow", "norms") or (name == "flow" and with_flow)]
-    if detail.keeps("flow") and "mass" not in keep:
-        keep.append("mass")
-    if detail.keeps("top_keys"):
-        keep.append(f"top_keys:{detail.top_keys}")
-    makers = reducer_makers(keep)
+def record_rows(seen: Sequence[SeenLayers], rows: Tensor, groups: dict[str, Tensor], detail: Detail, workspace: Workspace) -> StepRecord:
+    """Chosen rows of the layers of a forward, reduced."""
+    recorder = RowsRecorder(rows, groups, detail, workspace, averaged=averaged_arrays(detail))
+    for layers in seen:
+        recorder.add(layers)
+    return recorder.recorded
 
-    def record(call: SeenCall) -> CallRecord:
-        with full_precision(rows.device):
-            return chosen.record(call, makers, workspace)
 
-    return record
+class RowsRecorder:
+    """Reduces chosen rows of layers; those of one forward share what does not depend on the layer."""
+
+    def __init__(
+        self,
+        rows: Tensor,
+        groups: dict[str, Tensor],
+        detail: Detail,
+        workspace: Workspace,
+        *,
+        with_flow: bool = False,
+        averaged: frozenset[str] = frozenset(),
+    ) -> None:
+        keep = [name for name in detail.reducers if name not in ("flow", "norms") or (name == "flow" and with_flow)]
+        if detail.keeps("flow") and "mass" not in keep:
+            keep.append("mass")
+        if detail.keeps("top_keys"):
+            keep.append(f"top_keys:{detail.top_keys}")
+        self._chosen = ChosenRows(rows, groups)
+        self._how = Reducing(reducer_makers(keep), workspace, averaged)
+        self._records: list[Record] = []
+        self._checks: list[Check] = []
+
+    def add(self, layers: SeenLayers) -> None:
+        with full_precision(layers.observation.device):
+            self._records.append(self._chosen.record(layers, self._how, self._checks))
+
+    @property
+    def recorded(self) -> StepRecord:
+        return StepRecord(self._records, self._checks)
 
 
 def layers_differ(lm: Writer) -> bool:

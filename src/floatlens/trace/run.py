@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-import xarray as xr
 import zarr
 from torch import Tensor
 
 from floatlens._version import __version__
 from floatlens.capture.edits import Edit, describe
 from floatlens.capture.layers import refuse_what_cannot_be_tapped
-from floatlens.capture.walk import BLOCK_ENTRIES, Workspace
+from floatlens.capture.records import StepArrays
+from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Canvas, Step
 from floatlens.decoding.model import Writer
 from floatlens.decoding.options import AutoregressiveOptions, Decoding
@@ -167,7 +167,7 @@ class _OnDisk:
 
 def _record_batch(
     plan: TracePlan, batch: Batch, samples: Sequence[_Sample], advance: Callable[[int], None]
-) -> tuple[Canvas, list[Favourites], xr.Dataset]:
+) -> tuple[Canvas, list[Favourites], StepArrays]:
     """Write a batch and store its steps; the finished canvas, the favourite keys of each sample, and one step as it was seen."""
     if plan.writing.options is None:
         recorded = _record_own_loop(plan, batch, samples[0])
@@ -179,7 +179,7 @@ def _record_batch(
     if isinstance(plan.writing.options, AutoregressiveOptions) and not changed and _rows_stay_the_same(plan.lm):
         return canvas, *_record_finished(plan, canvas, inside, samples, advance)
     running = None if plan.under is None else plan.under.start_batch(canvas, plan.writing.options)
-    recorder = Recorder(plan.lm, canvas, plan.detail, inside, plan.edits, Workspace(BLOCK_ENTRIES), running)
+    recorder = Recorder(plan.lm, canvas, plan.detail, inside, plan.edits, Workspace(), running)
     with recorder.watching():
         for step in plan.writing.loop(recorder.run, canvas):
             for number, arrays in recorder.step(step).items():
@@ -195,7 +195,7 @@ def _rows_stay_the_same(lm: Writer) -> bool:
     return not any(kind in _LENGTH_DEPENDENT for kind in kinds)
 
 
-def _record_own_loop(plan: TracePlan, batch: Batch, sample: _Sample) -> tuple[Canvas, list[Favourites], xr.Dataset]:
+def _record_own_loop(plan: TracePlan, batch: Batch, sample: _Sample) -> tuple[Canvas, list[Favourites], StepArrays]:
     """One prompt, written by the model's own `generate`."""
     from floatlens.trace.own_loop import record_own_loop
 
@@ -209,7 +209,7 @@ def _record_own_loop(plan: TracePlan, batch: Batch, sample: _Sample) -> tuple[Ca
 
 def _record_finished(
     plan: TracePlan, canvas: Canvas, inside: dict[str, Tensor], samples: Sequence[_Sample], advance: Callable[[int], None]
-) -> tuple[list[Favourites], xr.Dataset]:
+) -> tuple[list[Favourites], StepArrays]:
     """Write with an autoregressive model first; then one pass over each finished text shows all of its steps."""
     from floatlens.trace.one_pass import trace_finished
 
@@ -219,7 +219,8 @@ def _record_finished(
         advance(1)
     finished, seen = trace_finished(plan.lm, canvas, plan.detail, inside)
     for number, (arrays, _) in enumerate(finished):
-        canvases = [canvas_arrays(canvas, step, number) for step in steps if number in step.samples]
+        length = canvas.lengths[number]
+        canvases = [canvas_arrays(canvas, step, number, length) for step in steps if number in step.samples]
         of_steps: Arrays = {
             name: (("step", *dims), np.stack([of_step[name][1] for of_step in canvases])) for name, (dims, _) in canvases[0].items()
         }
@@ -287,12 +288,12 @@ def _regions_on(canvas: Canvas, batch: Sequence[EncodedPrompt], regions: Sequenc
     return inside
 
 
-def _layer_facts(seen: xr.Dataset) -> dict[str, Any]:
+def _layer_facts(seen: StepArrays) -> dict[str, Any]:
     return {
-        "layers": seen.sizes["layer"],
-        "heads": int(seen["heads"].max()),
-        "layer_numbers": seen["layer"].values.tolist(),
-        "modules": seen["module"].values.tolist(),
+        "layers": len(seen.layers),
+        "heads": max(seen.heads),
+        "layer_numbers": [identity.layer for identity in seen.layers],
+        "modules": [identity.module for identity in seen.layers],
     }
 
 

@@ -81,7 +81,8 @@ def _known() -> str:
     return f"{', '.join(map(repr, _MAKERS))}, 'top_keys:K' and 'top_keys:K@group'"
 
 
-def patterns_of(layer: int, patterns: Sequence[tuple[int, int]]) -> list[ReducerMaker]:
-    """The reducer that keeps full patterns of the heads chosen in this layer, if any."""
-    heads = tuple(head for chosen_layer, head in patterns if chosen_layer == layer)
-    return [partial(Patterns, heads=heads)] if heads else []
+def patterns_of(layers: Sequence[int], patterns: Sequence[tuple[int, int]]) -> tuple[list[ReducerMaker], tuple[tuple[int, int], ...]]:
+    """The reducer that keeps full patterns of the heads chosen in these layers, if any; and which heads of which layers they are."""
+    chosen = tuple(pair for number in layers for pair in patterns if pair[0] == number)
+    places = [(layers.index(layer), head) for layer, head in chosen]
+    return ([partial(Patterns, chosen=places)] if chosen else []), chosen

@@ -13,101 +13,103 @@ attention, 0 a single key. `row_entropy` (asked for as `entropy:rows`) keeps eve
 and in no mean.
 """
 
+import math
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
+from floatlens.capture.checks import Check
 from floatlens.capture.observation import Labelled, Observation
-from floatlens.capture.walk import Block
-from floatlens.errors import BrokenPromise
+from floatlens.capture.walk import NOT_A_NUMBER, Block
+from floatlens.errors import BrokenPromise, Refusal
 
 ROW_SUM_TOLERANCE = 1e-4  # float32 rounding stays below 1e-5; a wrong mask or scale is off by far more
-
-
-class ColumnSums:
-    """Sums of weights over the rows of each group: (matrix, group, key)."""
-
-    def __init__(self, observation: Observation, rows: Tensor) -> None:
-        self.rows = observation.per_matrix(rows)
-        self.sums = observation.new(self.rows.shape[1], observation.call.keys)
-
-    def add(self, block: Block) -> None:
-        sums = self.sums[block.matrices, :, block.keys]
-        sums.add_(torch.bmm(self.rows[block.matrices, :, block.rows], block.weights))
+BY_KEY = ("layer", "sample", "head", "group", "key")
 
 
 class Mass:
     """What each key receives from each group. Also the proof that the observed rows sum to 1."""
 
-    needs_blocks = True
+    needs_blocks = False
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
-        self.columns = ColumnSums(observation, observation.scene.group_rows)
+        self.rows = observation.scene.group_rows
 
     def add(self, block: Block) -> None:
-        self.columns.add(block)
+        """Sums are enough."""
 
-    def result(self) -> dict[str, Labelled]:
+    def result(self, sums: Tensor | None) -> dict[str, Labelled]:
+        assert sums is not None
         scene = self.observation.scene
-        mass = self.observation.per_head(self.columns.sums)
-        return {"mass": (("sample", "head", "group", "key"), scene.only_real_keys(mass)), **scene.counts}
+        return {"mass": (BY_KEY, scene.only_real_keys(sums, between=2)), **scene.counts}
 
-    def check_rows_sum_to_one(self, explain: Callable[[], None]) -> None:
-        """Raise a `BrokenPromise` if the weights of a group's rows do not add up to their number, unless `explain` raises before."""
-        scene = self.observation.scene
-        total = self.observation.per_head(self.columns.sums.sum(-1))
-        off = (total - scene.group_sizes).abs() / scene.group_sizes.clamp(min=1)
-        if float(off.max()) <= ROW_SUM_TOLERANCE:  # false for NaN as well
-            return
-        explain()
-        sample, head, group = (int(index) for index in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
-        rows = scene.group_sizes.expand_as(total)[sample, head, group]
+
+def rows_sum_to_one(observation: Observation, sums: Tensor, explain: Callable[[], None] | None = None) -> Check:
+    """Whether the weights of each group's rows, by key in `sums`, add up to the number of rows.
+
+    If they do not, `explain` may raise what exactly is wrong with the model. It keeps alive whatever it looks at; without it, a sum that
+    is not a number is refused by its layer and head.
+    """
+    where, names, sizes = observation.where, observation.scene.group_names, observation.scene.group_sizes
+    total = sums.sum(-1)
+    off = (total - sizes).abs() / sizes.clamp(min=1)
+
+    def refuse() -> None:
+        if explain is not None:
+            explain()
+        layer, sample, head, group = (int(index) for index in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
+        place, summed = f"{where[layer]}, sample {sample}, head {head}", float(total[layer, sample, head, group])
+        if not math.isfinite(summed):
+            raise Refusal(f"The attention of {place} is not a number: {NOT_A_NUMBER}")
+        rows = sizes.expand_as(total)[layer, sample, head, group]
         raise BrokenPromise(
-            f"In {self.observation.call.where}, sample {sample}, head {head}, the weights of the {scene.group_names[group]!r} rows sum to "
-            f"{float(total[sample, head, group]):.6g} instead of {int(rows)}. The observed weights are not the model's; nothing was "
-            "recorded."
+            f"In {place}, the weights of the {names[group]!r} rows sum to {summed:.6g} instead of {int(rows)}. The observed weights are "
+            "not the model's; nothing was recorded."
         )
+
+    return Check(~(off.amax() <= ROW_SUM_TOLERANCE), refuse)  # true for NaN as well
 
 
 class Halves:
     """What each key receives from the rows of each group at even positions, and the counts it is read against."""
 
-    needs_blocks = True
+    needs_blocks = False
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
-        self.columns = ColumnSums(observation, observation.scene.even_rows)
+        self.rows = observation.scene.even_rows
 
     def add(self, block: Block) -> None:
-        self.columns.add(block)
+        """Sums are enough."""
 
-    def result(self) -> dict[str, Labelled]:
+    def result(self, sums: Tensor | None) -> dict[str, Labelled]:
+        assert sums is not None
         scene = self.observation.scene
-        mass = self.observation.per_head(self.columns.sums)
-        return {"mass_even": (("sample", "head", "group", "key"), scene.only_real_keys(mass)), **scene.even_counts}
+        return {"mass_even": (BY_KEY, scene.only_real_keys(sums, between=2)), **scene.even_counts}
 
 
 class Entropy:
     """Mean relative entropy of the rows of each group."""
 
     needs_blocks = True
+    rows = None
     keeps_rows = False
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
-        self.negative_bits = observation.new(observation.call.queries)
+        self.negative_bits = observation.new(observation.queries)
 
     def add(self, block: Block) -> None:
         block.take_negative_entropy(out=self.negative_bits[block.matrices, block.rows])
 
-    def result(self) -> dict[str, Labelled]:
-        scene, bits = self.observation.scene, self.observation.per_head(-self.negative_bits)
-        mean = (bits[:, :, None] @ scene.entropy_weights.to(bits.dtype)).squeeze(2)
-        result: dict[str, Labelled] = {"entropy": (("sample", "head", "group"), mean)}
+    def result(self, sums: Tensor | None) -> dict[str, Labelled]:
+        scene, bits = self.observation.scene, self.observation.per_layer(-self.negative_bits)
+        mean = (bits[..., None, :] @ scene.entropy_weights.to(bits.dtype)).squeeze(-2)
+        result: dict[str, Labelled] = {"entropy": (BY_KEY[:-1], mean)}
         if self.keeps_rows:
-            result["row_entropy"] = (("sample", "head", "query"), (bits / scene.most_bits).masked_fill(~scene.has_entropy, float("nan")))
+            relative = (bits / scene.most_bits).masked_fill(~scene.has_entropy, float("nan"))
+            result["row_entropy"] = (("layer", "sample", "head", "query"), relative)
         return result
 
 

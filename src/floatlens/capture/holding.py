@@ -1,0 +1,118 @@
+"""What a tap holds of a forward until it is reduced, and how calls find together.
+
+Calls that share a scene and have the same shapes are stacked and reduced as one, as many at a time as fit into the memory set aside for
+copies; a call that is larger than that is reduced by itself, without a copy.
+
+Refused: a model that writes to queries or keys that it has already used. What is held would no longer be what the kernel got.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from floatlens.capture.call import AttentionCall, full_precision
+from floatlens.capture.checks import Check, fetch
+from floatlens.capture.layers import LayerIdentity
+from floatlens.capture.observation import Scene, observe_together, stacked
+from floatlens.capture.records import Record, record_of
+from floatlens.capture.reducers import patterns_of
+from floatlens.capture.reduction import Reducing, SeenLayers, reduce_layers
+from floatlens.capture.walk import at_once
+from floatlens.errors import Refusal
+
+HELD_BYTES = 256 << 20
+STACKED_NUMBERS = 1 << 22  # of queries and keys that are copied side by side, on the CPU
+
+
+class Held:
+    """One call as it ran, and what was measured before edits, (sample, head, group, key)."""
+
+    def __init__(
+        self, identity: LayerIdentity, call: AttentionCall, scene: Scene, logsumexp: Tensor | None, mass_before_edits: Tensor | None = None
+    ) -> None:
+        self.identity, self.call, self.scene, self.logsumexp = identity, call, scene, logsumexp
+        self.mass_before_edits = mass_before_edits
+        self._versions = self._written()
+
+    @property
+    def bytes(self) -> int:
+        """What holding it keeps from being freed, its scene not counted."""
+        return sum(tensor.nbytes for tensor in (self.call.query, self.call.key, self.call.value))
+
+    @property
+    def goes_with(self) -> tuple[object, ...]:
+        """Calls for which this is the same are reduced together."""
+        call = self.call
+        shapes = call.query.shape, call.key.shape, call.value.shape
+        return id(self.scene), *shapes, call.query.dtype, call.scale, self.logsumexp is None, self.mass_before_edits is None
+
+    def refuse_if_overwritten(self) -> None:
+        """Raise if the queries or keys are not what they were."""
+        if self._written() != self._versions:
+            raise Refusal(
+                f"The model wrote to the queries, keys or values of {self.call.where} after its attention had run, before they were "
+                "observed. Pass held_bytes=0 to the tap, which then observes every call at once."
+            )
+
+    def _written(self) -> tuple[int, ...]:
+        """How often each tensor was written to; inference tensors do not tell."""
+        return tuple(0 if tensor.is_inference() else tensor._version for tensor in (self.call.query, self.call.key, self.call.value))
+
+
+@dataclass(eq=False)
+class HeldCalls:
+    """The calls of a forward that wait to be reduced, and the records of those that were."""
+
+    how: Reducing
+    patterns: Sequence[tuple[int, int]] = ()
+    checks: list[Check] = field(default_factory=list)
+    on_seen: Callable[[SeenLayers], None] | None = None
+    records: list[Record] = field(default_factory=list)
+    bytes: int = 0
+    _waiting: list[Held] = field(default_factory=list)
+
+    def add(self, held: Held, at_most: int) -> None:
+        """Hold one more call; what is held then is reduced if it is more than so many bytes."""
+        mask = held.scene.visibility.mask
+        if mask is not None and all(other.scene is not held.scene for other in self._waiting):
+            self.bytes += mask.untyped_storage().nbytes()
+        self._waiting.append(held)
+        self.bytes += held.bytes
+        if self.bytes > at_most:
+            self.reduce()
+            fetch([], self.checks)  # a check keeps alive what it would explain
+            self.checks.clear()
+
+    def reduce(self) -> None:
+        """Reduce what waits, and hold nothing."""
+        waiting, self._waiting, self.bytes = self._waiting, [], 0
+        together: dict[tuple[object, ...], list[Held]] = {}
+        for held in waiting:
+            held.refuse_if_overwritten()
+            together.setdefault(held.goes_with, []).append(held)
+        for alike in together.values():
+            for layers in _as_many_as_fit(alike):
+                with full_precision(layers[0].call.query.device):
+                    self._reduce(layers)
+
+    def _reduce(self, layers: Sequence[Held]) -> None:
+        observation = observe_together([held.call for held in layers], layers[0].scene, [held.logsumexp for held in layers])
+        identities = tuple(held.identity for held in layers)
+        patterns, chosen = patterns_of([identity.layer for identity in identities], self.patterns)
+        how = Reducing([*self.how.makers, *patterns], self.how.workspace, self.how.averaged)
+        values = reduce_layers(observation, how, self.checks)
+        before = [held.mass_before_edits for held in layers if held.mass_before_edits is not None]
+        if before:
+            values["mass_before_edits"] = (("layer", "sample", "head", "group", "key"), stacked(before))
+        self.records.append(record_of(identities, observation, values, chosen))
+        if self.on_seen is not None:
+            self.on_seen(SeenLayers(identities, replace(observation, values=())))
+
+
+def _as_many_as_fit(alike: Sequence[Held]) -> Iterator[Sequence[Held]]:
+    """Calls of one shape, as many at a time as may be copied side by side; at least one."""
+    numbers = alike[0].call.query.numel() + alike[0].call.key.numel()
+    together = max(1, at_once(STACKED_NUMBERS, alike[0].call.query.device) // max(1, numbers))
+    for first in range(0, len(alike), together):
+        yield alike[first : first + together]
