@@ -6,7 +6,9 @@ there: `Counted`.
 """
 
 import hashlib
+import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from functools import cache
@@ -33,6 +35,9 @@ WAITING = (  # operators whose result the host must wait for
 
 def missing() -> str | None:
     """Why the device cannot be made here; None if it can."""
+    here = str(Path(sys.executable).parent)  # ninja is installed beside the interpreter, where a shell finds it only once activated
+    if here not in os.environ["PATH"].split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], here])
     absent = [program for program in ("g++", "ninja") if shutil.which(program) is None]
     return f"the device that is not the CPU must be compiled, and {' and '.join(absent)} cannot be found" if absent else None
 
