@@ -32,6 +32,7 @@ from floatlens.lab.adaptation.sequences import TrainingSequence, held_out_sequen
 from floatlens.lab.adaptation.training import RUN
 from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key
 from floatlens.measures.anchors import find_anchors
+from floatlens.measures.received_attention import measured
 from floatlens.models.adapters import Adapter, AdapterInfo, merge_adapter, read_adapter, refuse_other_base
 from floatlens.models.loading import load
 
@@ -172,7 +173,7 @@ def _rows(data: xr.Dataset, point: Checkpoint, kind: str, number: int, tokens: t
         "on the strongest key": absorption_of_strongest_key(data),
         "on the anchors": absorption_of_anchors(data, find_anchors(data)),
     }
-    received = (data["mass"].mean("head") / data["visible"]).isel(sample=0)  # layer, group, key
+    received = (data["mass"].mean("head") / data["visible"]).where(measured(data)).isel(sample=0)  # layer, group, key
     strongest = received.fillna(-1).argmax("key")
     rows = []
     for measure in MEASURES:
