@@ -1,4 +1,8 @@
-"""Skip, by name, the examples of docstrings that run programs in isolation, where programs cannot be isolated."""
+"""Skip, by name, the examples of docstrings that run programs in isolation, where programs cannot be isolated; and let a run of
+`make attack` that is cut short say what failed."""
+
+import os
+import sys
 
 import pytest
 
@@ -18,3 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     except Refusal as refusal:
         for item in examples:
             item.add_marker(pytest.mark.skip(reason=str(refusal)))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print each failure of an attack as soon as it happens."""
+    starts_the_workers = "PYTEST_XDIST_WORKER" not in os.environ  # it reports for all of them
+    if report.failed and starts_the_workers and os.environ.get("FLOATLENS_ATTACK") == "full":
+        print(f"\nFAILED {report.nodeid} ({report.when})\n{report.longreprtext}\n", file=sys.__stderr__, flush=True)

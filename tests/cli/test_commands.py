@@ -48,7 +48,7 @@ def test_prompts_come_from_a_file_with_regions(floatlens: Callable[..., Ran], tm
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["trace", "-m", "smolm2", "-p", "x", "-o", "OUT"], "Did you mean 'smollm2-135m'?"),
+        (["trace", "-m", "smolm2", "-p", "x", "-o", "OUT"], "Did you mean 'smollm2-mdm'?"),
         (["trace", "-m", STORIES, "-o", "OUT"], "nothing to ask: give --prompt or --prompt-file"),
         (["trace", "-m", STORIES, "-p", "x", "-o", "OUT", "-s", "warmth=1"], "no option 'warmth'"),
         (["trace", "-m", STORIES, "-p", "x", "-o", "OUT", "-s", "temperature=hot"], "temperature is a number"),

@@ -61,7 +61,7 @@ def test_two_models_one_table_with_brackets_controls_and_traces(floatlens: Calla
     assert code == 0, error
     table = pl.read_parquet("out/results.parquet")
     assert dict(table.schema) == SCHEMA
-    assert len(table) == 2 * 3 * (2 + 2 * 4)
+    assert len(table) == 2 * 3 * (2 + 2 * (2 + 2 * 5))
     assert table["context"].unique(maintain_order=True).to_list() == ["closed-book", "gold", "noise:0,passages=2", "noise:0.5,passages=2"]
     assert {"closed-book *", "gold *", "mask-anchors:1", "as many keys", "as much attention"} <= {
         line.split("  ")[0].strip() for line in (line.strip() for line in said.splitlines())

@@ -40,7 +40,7 @@ def test_every_option_is_named_whole_with_its_meaning_and_default(name: str, sho
     by_name = {
         option: " ".join(options[start:stop].split())
         for start, stop in zip(starts, [*starts[1:], None], strict=True)
-        for option in re.findall(r"(?<![\w-])-{1,2}[a-z][a-z-]*", options[start:stop].splitlines()[0])
+        for option in re.findall(r"(?<![\w-])-{1,2}[a-z][a-z-]*", re.split(r"(?<=\S)  ", options[start:stop].splitlines()[0])[0])
     }
     for parameter in COMMANDS[name].params:
         if parameter.param_type_name == "argument":

@@ -244,6 +244,6 @@ def test_the_recipe_of_the_triplet_is_the_published_one() -> None:
         20,
     )
     assert recipe.text_share >= 1 / 3
-    assert recipe.updates * recipe.tokens_per_update > 480_000
+    assert recipe.updates * recipe.tokens_per_update > 420_000  # an update has a sixth more, as its last question may be longer
     [nq] = [entry for entry in recipe.question_files if entry.train is not None]
     assert (nq.train, nq.hold_out_first) == (2000, 100)

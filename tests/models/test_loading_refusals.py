@@ -55,7 +55,7 @@ def test_a_wrong_name_is_refused_with_the_closest_right_one() -> None:
     refused(r"^There is no model 'smollm-135': it is neither bundled, .* Did you mean 'smollm2-135m'\?$", "smollm-135")
     refused(
         r"^There is no model 'zzz': .* nor a hub name of the form owner/name\. Bundled: smollm2-135m, antiberty, twin-arm, twin-mdm, "
-        r"twin-causal-mdm\.$",
+        r"twin-causal-mdm, smollm2-mdm\.$",
         "zzz",
     )
 
@@ -75,7 +75,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("option", "message"), [
-    ({"family": "lada"}, r"^There is no family 'lada'\. There are: twin, remote, llada, dream, sdar, a2d, "),
+    ({"family": "lada"}, r"^There is no family 'lada'\. There are: twin, adapted, remote, llada, dream, sdar, a2d, "),
     ({"dtype": "int8"}, r"^dtype='int8' is not known; choose one of float64, float32, bfloat16, float16\."),
 ])  # fmt: skip
 def test_an_option_that_does_not_exist_is_refused_with_those_that_do(option: dict[str, str], message: str, llada: Path) -> None:

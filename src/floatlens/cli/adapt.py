@@ -53,9 +53,10 @@ def adapt(
     from floatlens.folders import one_writer, refuse_folder_to_fill
     from floatlens.lab.adaptation.adapter import refuse_model
     from floatlens.lab.adaptation.cards import make_plan, write_card
-    from floatlens.lab.adaptation.recipe import MASKS, OBJECTIVES, bundled_names, bundled_recipe, read_recipe, recipe_of
+    from floatlens.lab.adaptation.recipe import bundled_names, bundled_recipe, read_recipe, recipe_of
     from floatlens.lab.adaptation.team import join_team
     from floatlens.lab.adaptation.training import STATE, WRITTEN_BY, begin, read_standing, refuse_other_run, run
+    from floatlens.models.adapters import MASKS, OBJECTIVES
     from floatlens.models.loading import load
 
     chosen_objective: Any = _one_of(objective, OBJECTIVES, "--objective")

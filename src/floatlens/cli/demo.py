@@ -36,7 +36,7 @@ def demo(
         None,
         help="How diffusion models write answers to --task: left-to-right (block_length=1, the default) or confidence (end tokens last).",
     ),
-    raw: bool = typer.Option(False, help="Leave the chat template out, for --task."),
+    raw: bool = typer.Option(False, help="Leave the chat template out of the questions."),
     questions: int = typer.Option(
         None,
         min=1,

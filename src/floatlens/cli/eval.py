@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from floatlens.cli.trace import sampler_options
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, shown
 from floatlens.seeds import LARGEST_SEED
 from floatlens.small_language import is_number
 from floatlens.terminal import make_console, say
@@ -181,7 +181,7 @@ def _block_lengths(texts: Sequence[str], models: Sequence[str]) -> dict[str, int
         name, _, length = text.rpartition("=")
         if name not in models or not is_number(length.strip()):
             raise Refusal(
-                f"--block-length {text[:60]!r} is not MODEL=LENGTH, with a MODEL that --model names and a whole number; "
+                f"--block-length {shown(text)!r} is not MODEL=LENGTH, with a MODEL that --model names and a whole number; "
                 f"write, e.g., {models[0]}=32."
             )
         lengths[name] = int(length)

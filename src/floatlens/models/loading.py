@@ -143,7 +143,7 @@ def load(
     >>> fl.load("smolm2")
     Traceback (most recent call last):
     floatlens.errors.Refusal: There is no model 'smolm2': it is neither bundled, nor a folder or file here, nor a hub name of the form \
-owner/name. Did you mean 'smollm2-135m'?
+owner/name. Did you mean 'smollm2-mdm'?
     """
     wanted, place = torch_dtype(dtype), torch_device(device)  # before anything is fetched
     checkpoint = find_checkpoint(name_or_path, revision, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
@@ -335,6 +335,8 @@ def torch_device(device: str | torch.device | None) -> torch.device:
         place = torch.device(device)
         if place.type == "meta":
             raise ValueError("nothing can be computed on it")
+        if place.type != "cpu" and (place.index or 0) >= torch.get_device_module(place).device_count():
+            raise ValueError("there is no such device")
         torch.zeros(1, device=place)
     return place
 

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from floatlens.lab.adaptation.recipe import MaskKind, Objective
 from floatlens.lab.adaptation.sequences import TrainingSequence
+from floatlens.models.adapters import MaskKind, Objective
 
 
 def annealed_mask(length: int, share: float, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

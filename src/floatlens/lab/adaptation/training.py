@@ -28,10 +28,10 @@ from floatlens.folders import one_writer, write_whole
 from floatlens.lab.adaptation.adapter import attach, mask_token_of, refuse_model
 from floatlens.lab.adaptation.data import Data, prepare
 from floatlens.lab.adaptation.objective import Predictor, backward, held_out_losses
-from floatlens.lab.adaptation.recipe import MOST_UPDATES, MaskKind, Objective, Recipe, recipe_of
+from floatlens.lab.adaptation.recipe import MOST_UPDATES, Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, draw_update, held_out_sequences
 from floatlens.lab.adaptation.team import ALONE, Team
-from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, tensors_sha256, weights_sha256, write_adapter
+from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, MaskKind, Objective, tensors_sha256, weights_sha256, write_adapter
 from floatlens.models.language_model import LanguageModel
 
 WRITTEN_BY = "floatlens adapt"

@@ -26,6 +26,9 @@ SEEN_IN = {
     "floats-more": "run",
     "variances": "run",
     "frontier": "run",
+    "threshold-keeps-few": "run",
+    "strongest-key-moves": "run",
+    "flows-to-gold": "why",
     "small-values-arm": "why",
     "small-values-mdm": "why",
     "sinks-on-structure": "why",
@@ -85,7 +88,8 @@ def evaluations_of(sink: Sink, table: pl.DataFrame, name: str, first: int) -> tu
     left_out: dict[str, str] = {}
     parts = table.partition_by("experiment", as_dict=True, maintain_order=True) if "experiment" in table.columns else {(name,): table}
     for (experiment,), rows in sorted(parts.items(), key=lambda part: _place_of(str(part[0][0]))):
-        named = rows.with_columns(model=pl.col("twin")) if "twin" in rows.columns else rows
+        role = next((column for column in ("role", "twin") if column in rows.columns), None)  # earlier demos called it so
+        named = rows if role is None else rows.with_columns(model=pl.col(role))
         try:
             outcomes = summarise(named)
         except Refusal as refusal:
@@ -116,9 +120,10 @@ def _write_answers(sink: Sink, rows: pl.DataFrame, path: str) -> dict[Condition,
         place = f"{path}/{number}"
         model, context, intervention, control = map(str, condition)
         places[model, context, intervention, control] = place
+        draws = own["draw"].n_unique() if "draw" in own.columns else 1
         answers = [
             AnswerDocument(
-                sample=str(row["sample"]),
+                sample=str(row["sample"]) if draws == 1 else f"{row['sample']}, draw {row['draw'] + 1} of {draws}",
                 prompt=str(row["prompt"]),
                 prediction=str(row["prediction"]),
                 answer=str(row["answer"]),
