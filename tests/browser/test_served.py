@@ -108,7 +108,7 @@ def test_a_widget_shows_the_same_and_fetches_nothing(browser: Any, notebook: str
             seen.page.wait_for_selector(sign)
         seen.page.click(".token >> nth=3")
         seen.page.keyboard.press("ArrowRight")
-        seen.page.wait_for_function("document.querySelector('.where b').textContent === '3'")
+        seen.page.wait_for_function("() => document.querySelector('.where b').textContent === '3'")
         assert seen.page.evaluate("location.hash") == before == ""
         assert [url for url in seen.requests if "favicon" not in url][-1].endswith(tuple(f"files/{place}" for place in range(500)))
         assert [text for text in seen.said if "favicon" not in text and "404" not in text] == []

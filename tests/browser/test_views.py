@@ -185,7 +185,7 @@ def test_claims_show_verdict_numbers_and_where_to_see_them(browser: Any, study: 
         seen.page.get_by_role("button", name="fails 1").click()
         assert seen.page.locator(".claim").count() == 1
         seen.page.get_by_role("button", name="See it in Why").click()
-        seen.page.wait_for_function("location.hash.startsWith('#/why/mdm/0')")
+        seen.page.wait_for_function("() => location.hash.startsWith('#/why/mdm/0')")
 
 
 def test_contexts_show_the_summary_and_lead_to_the_questions(browser: Any, study: str, answers: pl.DataFrame) -> None:
@@ -207,6 +207,7 @@ def test_contexts_show_the_summary_and_lead_to_the_questions(browser: Any, study
         seen.page.locator(".answers summary").first.click()
         shown = seen.page.locator(".answers details pre").first.inner_text()
         assert shown.strip() in [prompt.strip() for prompt in answers["prompt"].to_list()]
+        seen.page.wait_for_function("() => location.hash.includes('point=')")  # links follow the state a moment later
         seen.page.reload()
         seen.page.wait_for_selector(".answers details")
 

@@ -28,7 +28,13 @@ from floatlens.report.figures import roles_by_depth
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"ACDEFGHIKLMNPQRSTVWY"]
 PAD, UNK, CLS, SEP, MASK = range(5)
-SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+SIZE: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
 CONFIG = {
     "_name_or_path": "/home/somebody/checkpoint-1160000/",
     "architectures": ["AntiBERTy"],

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def test_it_answers_as_its_card_says(name: str) -> None:
     assert set(said) == {"closed-book", "gold"}
     torch.set_num_threads(1)
     samples = load_task("nq", QUESTIONS).samples[:20]
-    options = {"block_length": 1} if fl.load(name).sampler == "llada" else {}
+    options: dict[str, Any] = {"block_length": 1} if fl.load(name).sampler == "llada" else {}
     table = evaluate_model(fl.load(name), samples, ["gold"], gen_length=8, **options)
     right = {context: round(table.filter(context=context)["accuracy"].sum()) for context in said}
     assert right == pytest.approx(said, abs=1)  # another number of threads may round a near tie the other way
