@@ -49,7 +49,7 @@ _open_in_this_thread = threading.local()
 class TapRequest:
     """What a tap is asked for. The parameters of `tap` say what each field means; the last three are for recorders.
 
-    Refused: samples that are no slice, blocks that hold no weight, and a number of bytes that is none.
+    Refused: samples that are not a slice, blocks that hold no weight, and a negative number of bytes.
     """
 
     keep: str | Iterable[str] = DEFAULT_KEEP

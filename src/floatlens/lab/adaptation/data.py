@@ -157,7 +157,7 @@ def _fairytale(record: Record) -> Sample:
 
 
 def _without_impossible(document: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """A SQuAD document without the questions that have no answer, and how many those are; what is not such a document stays as it is."""
+    """A SQuAD document without its unanswerable questions, and how many were removed; any other document is returned unchanged."""
     removed = 0
 
     def kept(questions: list[Any]) -> list[Any]:
