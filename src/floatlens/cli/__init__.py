@@ -29,6 +29,7 @@ from floatlens.cli.trace import trace
 from floatlens.cli.train import train
 from floatlens.cli.verify import verify
 from floatlens.cli.view import view
+from floatlens.cli.visibility import visibility
 from floatlens.errors import BrokenPromise, Caution, Refusal, bounds_in_words
 from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say, spell_out_what_cannot_be_encoded
@@ -61,7 +62,7 @@ class Group(TyperGroup):
 
 
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
-for command in (demo, models, doctor, trace, show, view, report, measure, figures, verify, train, adapt, curves):
+for command in (demo, models, doctor, trace, show, view, report, measure, figures, verify, train, adapt, curves, visibility):
     app.command(cls=Command)(command)
 app.command("eval", cls=Command)(evaluate)
 

@@ -29,7 +29,8 @@ def curves(
       floatlens curves runs/seed-* --data data --updates 0,1,2,4,8,16,32,64 --layers 12-28 -o seeds
     """
     from floatlens.folders import refuse_folder_to_fill
-    from floatlens.lab.adaptation.curves import MEASURES, checkpoints_of, measure_checkpoints, over_layers
+    from floatlens.lab.adaptation.curves import checkpoints_of, measure_checkpoints, over_layers
+    from floatlens.lab.adaptation.shares import MEASURES
     from floatlens.report.figures import save_figure
     from floatlens.report.figures.curves import along_updates
 

@@ -22,24 +22,20 @@ import torch
 import xarray as xr
 
 from floatlens.capture.tapping import tap
-from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal
 from floatlens.folders import one_writer, write_whole
 from floatlens.lab.adaptation.data import prepare
 from floatlens.lab.adaptation.objective import visible_tokens
 from floatlens.lab.adaptation.recipe import Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, held_out_sequences
+from floatlens.lab.adaptation.shares import KEPT, shares_by_layer
 from floatlens.lab.adaptation.training import RUN
-from floatlens.measures.absorption import absorption_of_anchors, absorption_of_first_token, absorption_of_strongest_key
-from floatlens.measures.anchors import find_anchors
-from floatlens.measures.received_attention import measured
 from floatlens.models.adapters import Adapter, AdapterInfo, merge_adapter, read_adapter, refuse_other_base
 from floatlens.models.loading import load
 
 WRITTEN_BY = "floatlens curves"
 CURVES = "curves.parquet"
 TEXTS_OF_A_KIND = 8
-MEASURES = ("on the first token", "on the strongest key", "on the anchors")
 
 
 @dataclass(frozen=True)
@@ -135,11 +131,11 @@ def measure_checkpoints(
                 if texts is None:
                     texts, tokenizer = texts_of(runs[0], data_folder)
                 recipe, _ = read_run(runs[0])
-                _write_table(file, measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token))
+                write_table(file, measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token))
             tables.append(pl.read_parquet(file))
             advance(1)
         joined = pl.concat(tables)
-        _write_table(place / CURVES, joined)
+        write_table(place / CURVES, joined)
     return joined
 
 
@@ -156,7 +152,7 @@ def measure_checkpoint(point: Checkpoint, base: str, texts: Sequence[TrainingSeq
         tokens = visible_tokens(sequence, adapter.info.objective, mask_token_id)  # type: ignore[arg-type]  # as it was written
         masked = (tokens == mask_token_id)[None]
         groups = {"unmasked": ~masked, "masked": masked} if masked.any() else {"unmasked": ~masked}
-        with tap(module, keep=("mass", "halves"), groups=groups) as seen:
+        with tap(module, keep=KEPT, groups=groups) as seen:
             module(input_ids=tokens[None], use_cache=False)
         tables.append(_rows(seen.dataset, point, sequence.kind, number, tokens, tokenizer))
     return pl.concat(tables)
@@ -168,42 +164,12 @@ def _untrained(point: Checkpoint, base: str, mask_token_id: int) -> Adapter:
 
 
 def _rows(data: xr.Dataset, point: Checkpoint, kind: str, number: int, tokens: torch.Tensor, tokenizer: Any) -> pl.DataFrame:
-    shares = {
-        "on the first token": absorption_of_first_token(data),
-        "on the strongest key": absorption_of_strongest_key(data),
-        "on the anchors": absorption_of_anchors(data, find_anchors(data)),
-    }
-    received = (data["mass"].mean("head") / data["visible"]).where(measured(data)).isel(sample=0)  # layer, group, key
-    strongest = received.fillna(-1).argmax("key")
-    rows = []
-    for measure in MEASURES:
-        share = shares[measure].isel(sample=0).mean("head") if "head" in shares[measure]["share"].dims else shares[measure].isel(sample=0)
-        for layer in data["layer"].values:
-            for group in data["group"].values:
-                place = {"layer": layer, "group": group}
-                key = int(strongest.sel(place))
-                rows.append(
-                    {
-                        "run": point.run,
-                        "objective": point.objective,
-                        "mask": point.mask,
-                        "seed": point.seed,
-                        "update": point.update,
-                        "kind": kind,
-                        "text": number,
-                        "group": str(group),
-                        "layer": int(layer),
-                        "measure": measure,
-                        "value": float(share["share"].sel(place)),
-                        "null": float(share["null"].sel(place)),
-                        "key": key,
-                        "token": token_text(tokenizer, int(tokens[key])),
-                    }
-                )
-    return pl.DataFrame(rows)
+    of_point = {"run": point.run, "objective": point.objective, "mask": point.mask, "seed": point.seed, "update": point.update}
+    return pl.DataFrame([{**of_point, "kind": kind, "text": number, **row} for row in shares_by_layer(data, tokens, tokenizer)])
 
 
-def _write_table(file: Path, table: pl.DataFrame) -> None:
+def write_table(file: Path, table: pl.DataFrame) -> None:
+    """Write a table as Parquet, whole or not at all."""
     content = io.BytesIO()
     table.write_parquet(content)
     write_whole(file, content.getvalue())

@@ -239,7 +239,7 @@ def _mask_finder(tokenizer: Any, token: str) -> Callable[[str], bool]:
 def _texts(entry: TextFile, folder: Path, protected: Protected, masked: Callable[[str], bool]) -> tuple[Texts, list[str]]:
     """The documents of a file that are trained on, and those that are held out for the loss."""
     path, left_out, kept = folder / entry.file, Counter[str](), []
-    for document in _documents(path, entry.separator):
+    for document in documents_of(path, entry.separator):
         if len(words_of(document)) < SHORTEST_DOCUMENT:
             left_out["too short"] += 1
         elif masked(document):
@@ -260,12 +260,13 @@ def _texts(entry: TextFile, folder: Path, protected: Protected, masked: Callable
     ]
 
 
-def _documents(path: Path, separator: str) -> Iterator[str]:
+def documents_of(path: Path, separator: str = "<|endoftext|>") -> Iterator[str]:
+    """The documents of a text file, gzipped or not; they are separated by lines that are `separator`."""
     try:
         content = path.read_bytes()
         content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     except (OSError, EOFError, ValueError, zlib.error) as error:  # a NUL in its name is a ValueError
-        raise Refusal(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the data folder (--data).") from None
+        raise Refusal(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the path.") from None
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(content)  # a file that was cut may end inside a character
     except UnicodeDecodeError as error:

@@ -12,9 +12,11 @@ from floatlens.report.figures.retrieval import retrieval_heads
 from floatlens.report.figures.roles import roles_by_depth
 from floatlens.report.figures.style import save_figure
 from floatlens.report.figures.sweep import threshold_sweep
+from floatlens.report.figures.visibility import against_visible_share
 
 __all__ = [
     "absorption_by_layer",
+    "against_visible_share",
     "along_updates",
     "float_index_by_layer",
     "masking_against_controls",
