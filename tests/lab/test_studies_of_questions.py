@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from polars.testing import assert_frame_equal
 
 import floatlens as fl
@@ -126,6 +127,15 @@ def test_a_control_in_a_claim_is_the_mean_of_its_draws_per_question(evidence: Ev
         ]
         assert len(drawn) == DRAWS
         assert values.sel(sample=sample).item() == pytest.approx(sum(drawn) / DRAWS)
+
+
+def test_models_compute_in_the_type_that_was_asked_for(units: list[Unit], monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = next(unit for unit in units if unit.role == "arm" and unit.experiment == "noise")
+    seen: list[torch.dtype] = []
+    monkeypatch.setattr(experiments, "evaluate_model", lambda lm, *_args, **_how: seen.append(lm.module.dtype) or pl.DataFrame({"a": [1]}))
+    for dtype in (None, "bfloat16"):
+        run_experiment(replace(unit, choice=replace(unit.choice, dtype=dtype)))
+    assert seen == [torch.float32, torch.bfloat16]
 
 
 def test_confidence_order_commits_end_tokens_last(study: Study) -> None:

@@ -37,6 +37,7 @@ def demo(
         help="How diffusion models write answers to --task: left-to-right (block_length=1, the default) or confidence (end tokens last).",
     ),
     raw: bool = typer.Option(False, help="Leave the chat template out of the questions."),
+    dtype: str = typer.Option(None, help="float32, bfloat16 or float16; by default that of each checkpoint."),
     questions: int = typer.Option(
         None,
         min=1,
@@ -83,12 +84,12 @@ def demo(
         count = questions or QUESTIONS_OF_A_FILE
         chat = False if raw else None
         found = None if corpus is None else str(corpus)
-        choice = Choice(task, count, data, found, infer_gold, order or "left-to-right", chat)
+        choice = Choice(task, count, data, found, infer_gold, order or "left-to-right", chat, dtype)
         study = Study(given, choice, Sizes(count, real=True), draws or DRAWS, seed, figures)
     else:
         _refuse_options_of_questions(data=data, corpus=corpus, infer_gold=infer_gold, order=order, raw=raw)
         sizes = Sizes() if questions is None else Sizes(questions)
-        study = Study({**TWINS, **given}, Choice(most=sizes.questions), sizes, draws or DRAWS_OF_THE_WORLD, seed, figures)
+        study = Study({**TWINS, **given}, Choice(most=sizes.questions, dtype=dtype), sizes, draws or DRAWS_OF_THE_WORLD, seed, figures)
     findings = run_study(study, into, progress_bar, processes=processes, tell=lambda sentence: say(console, sentence))
     print_accuracies(console, findings)
     print_claims(console, findings)

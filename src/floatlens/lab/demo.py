@@ -158,6 +158,8 @@ def _gather(study: Study, preparation: Preparation, units: Sequence[Unit], worke
     }
     if study.sizes.real:
         about["order"] = f"diffusion models write in the order {study.choice.order}"
+    if study.choice.dtype is not None:
+        about["dtype"] = study.choice.dtype
     return Evidence(**joined, about=about)
 
 

@@ -194,7 +194,7 @@ def top_heads(scores: pl.DataFrame, count: int, per_layer: int) -> list[tuple[in
 def run_experiment(unit: Unit, report: Report = lambda _count, _what: None) -> Tables:
     """Run a unit of work; `report` is called with the number of questions that are done, and what is being done."""
     torch.set_num_threads(1)
-    task, lm = asked_task(unit.choice), loaded(unit.model)
+    task, lm = asked_task(unit.choice), loaded(unit.model, unit.choice.dtype)
     if unit.experiment == "trace":
         return _trace(unit, task, lm, report)
     tables = _ask(unit, task, task.asks[unit.experiment], lm, report)
@@ -205,9 +205,9 @@ def run_experiment(unit: Unit, report: Report = lambda _count, _what: None) -> T
 
 
 @lru_cache(maxsize=3)
-def loaded(model: str) -> LanguageModel:
+def loaded(model: str, dtype: str | None = None) -> LanguageModel:
     """A model under its short name, loaded once in a process."""
-    return replace(load(model), name=short_name(model))
+    return replace(load(model, dtype=dtype), name=short_name(model))
 
 
 def _ask(unit: Unit, task: AskedTask, asks: Asks, lm: LanguageModel, report: Report, heads: Sequence[tuple[int, int]] = ()) -> Tables:

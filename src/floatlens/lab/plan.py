@@ -30,13 +30,13 @@ def prepare(study: Study, *, timed: bool, report: Callable[[int, str], object]) 
     """Read the task and load every model; time a few questions of each if asked to."""
     task = asked_task(study.choice)
     for model in study.models.values():
-        lm = loaded(model)
+        lm = loaded(model, study.choice.dtype)
         task.writing(lm)
         refuse_without_likelihood(lm)
     prices = {}
     for role, model in study.models.items() if timed else ():
         report(0, f"Timing a few questions, {role}")
-        prices[role] = _timed(task, loaded(model), study.seed)
+        prices[role] = _timed(task, loaded(model, study.choice.dtype), study.seed)
         report(1, f"Timing a few questions, {role}")
     available = min(len(asks.samples(study.sizes.questions, study.seed)) for asks in task.asks.values() if asks.size == "questions")
     return Preparation(task.design, available, task.said, prices)

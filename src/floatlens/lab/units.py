@@ -29,7 +29,7 @@ class Choice:
     """Which task a study asks: the world, or the first questions of a file, `most` at most; and how its answers are written.
 
     `order` is one of `ORDERS` and applies to questions; `chat` says whether prompts go through the chat template, by default where there
-    is one.
+    is one. `dtype` is the type in which models compute, by default their own.
     """
 
     task: str = "world"
@@ -39,6 +39,7 @@ class Choice:
     infer_gold: bool = False
     order: str = "left-to-right"
     chat: bool | None = None
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)

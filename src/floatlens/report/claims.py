@@ -119,6 +119,7 @@ def claims_markdown(findings: Findings) -> str:
     models = ", ".join(f"{role}: {model}" for role, model in about["models"].items())
     task = f"Task: {findings.design.task}. " if findings.design.task != "world" else ""
     order = f", {about['order']}" if about.get("order") else ""
+    order += f", models compute in {about['dtype']}" if about.get("dtype") else ""
     draws = about.get("draws", 1)
     asked = f"{task}{about['questions']} questions in each context, {about['traced']} traced texts, seed {about['seed']}{order}"
     asked += f", {counted(draws, 'draw')} of each random control"
