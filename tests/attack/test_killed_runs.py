@@ -200,7 +200,7 @@ def write_tiny_twins(folder: Path) -> list[str]:
     recipe = read_recipe(folder / "recipe.toml")
     options = []
     for kind in KINDS:
-        log = [{"update": 1, "stage": "heart", "loss": 1.0, "cpu_seconds": 1}]
+        log = [{"update": recipe.updates, "stage": "heart", "loss": 1.0, "cpu_seconds": 1}]
         write_twin(folder / f"twin-{kind}", kind, recipe, make_twin(kind, recipe), log, threads=(1,), questions=2)
         options += [f"--{kind}", str(folder / f"twin-{kind}")]
     return options
