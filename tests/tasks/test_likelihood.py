@@ -16,7 +16,8 @@ import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.interventions import ExtraSinkToken, MaskAnchors, MaskHeads, RandomKeys
 from floatlens.study.one_model import evaluate_model
-from floatlens.tasks.likelihood import Continuation, continuation, log_likelihoods, mask_sets
+from floatlens.tasks.likelihood import Continuation, continuation, log_likelihoods
+from floatlens.tasks.mask_sets import mask_sets, spaced_mask_sets
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import WORLD_WORDING
 from world_models import MASK, TOKENIZER, arm, mdm
@@ -116,6 +117,28 @@ def test_the_sampled_bound_lies_around_the_dense_one_as_far_as_its_error_says() 
     assert abs(values.mean() - truth) < 4 * values.std() / np.sqrt(60)
     mean_error = np.sqrt(np.mean([one.error**2 for one in found]))
     assert 0.6 < mean_error / values.std(ddof=1) < 1.6
+
+
+def test_spaced_sets_lie_around_the_dense_bound_and_claim_no_error() -> None:
+    lm = mdm()
+    answer = (60, 61, 62, 63, 64, 65)
+    truth = dense_bound(lm, PROMPTS[1], answer)
+    asked = [Continuation(PROMPTS[1], answer, name=str(number)) for number in range(60)]
+    found = log_likelihoods(lm, asked, draws=12, batch_size=120, draw_sets=spaced_mask_sets)
+    values = np.array([one.value for one in found])
+    assert values.std() > 0
+    assert abs(values.mean() - truth) < 4 * values.std() / np.sqrt(60)
+    assert all(np.isnan(one.error) for one in found)
+
+
+@pytest.mark.parametrize("intervention", [None, MaskHeads([(0, 0), (0, 1)])])
+def test_an_answer_is_greedy_if_the_model_writes_it(intervention: Any) -> None:
+    lm = arm()
+    written = lm.generate([list(PROMPTS[0])], gen_length=3, intervention=intervention, progress=False, stop_at_eos=False)[0].tokens
+    other = [*written[:2], written[2] + 1]
+    found = log_likelihoods(lm, [Continuation(PROMPTS[0], tuple(answer)) for answer in (written, other)], intervention=intervention)
+    assert [one.greedy for one in found] == [True, False]
+    assert log_likelihoods(mdm(), [Continuation(PROMPTS[0], (60,))])[0].greedy is None
 
 
 @pytest.mark.parametrize("make", [arm, mdm])

@@ -3,8 +3,8 @@
 **Autoregressive models**: exact, the sum of the next-token log probabilities. **Masked diffusion models**: the bound that LLaDA is
 evaluated with. Of an answer of L tokens, l are masked, l uniformly from 1 .. L and the set uniformly among those of its size; the mean of
 L / l times the summed log probabilities of the masked tokens is a lower bound of the log-likelihood. Where all 2^L - 1 sets are no more
-than the draws, each is run once with its weight and the bound is exact (error 0): one-token answers are exact. Otherwise l is stratified,
-two draws per stratum, and the standard error comes from the difference of the two.
+than the draws, each is run once with its weight and the bound is exact (error 0): one-token answers are exact. Otherwise sets are drawn
+(`floatlens.tasks.mask_sets`): by default two per stratum of l, and the standard error comes from the difference of the two.
 
 The sets that are drawn depend on the seed, the name of the answer (the sample's id) and its number of tokens: the same sample meets the
 same masks in every condition.
@@ -24,9 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import combinations, groupby
-from math import comb
-from random import Random
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,12 +37,12 @@ from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
 from floatlens.interventions.run import AnyIntervention, InterventionRun, as_interventions, intervened_loop
 from floatlens.interventions.running import Running
+from floatlens.tasks.mask_sets import DRAWS as DRAWS  # settings of evaluations take it from here
+from floatlens.tasks.mask_sets import DrawSets, MaskSet, mask_sets
 
 if TYPE_CHECKING:
     from floatlens.models.doctor import Examination
     from floatlens.models.language_model import LanguageModel
-
-DRAWS = 32
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,10 @@ class Likelihood:
     """
 
     value: float
-    error: float
+    error: float  # NaN where the sets of masks say nothing about it
     tokens: int
     removed: float | None = None
+    greedy: bool | None = None  # whether every token of the answer was the most probable one; None for a masked diffusion model
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,6 @@ class Continuation:
     answer: tuple[int, ...]
     name: str = ""
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class MaskSet:
-    """Positions of an answer that are masked together, and the weight of their summed log probabilities in the bound."""
-
-    positions: tuple[int, ...]
-    weight: float
-    stratum: int | None = None  # None where all sets are run
 
 
 def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, name: str = "", seed: int = 0) -> Continuation:
@@ -118,43 +108,6 @@ def continuation(lm: "LanguageModel", prompt: EncodedPrompt, answer: str, *, nam
     return Continuation(tuple(prompt.tokens), tokens, name, seed)
 
 
-def mask_sets(length: int, draws: int = DRAWS, *, name: str = "", seed: int = 0) -> list[MaskSet]:
-    """The sets of masked positions for an answer of so many tokens, with their weights.
-
-    Parameters
-    ----------
-    length
-        How many tokens the answer has.
-    draws
-        How many sets to run at most; an even number of at least 4. Where there are no more sets than that, each comes once.
-    name, seed
-        What the draw depends on.
-
-    Examples
-    --------
-    >>> [(masks.positions, round(masks.weight, 3)) for masks in mask_sets(2)]  # l = 1: 2/1 * 1/2 sets * 1/2; l = 2: 2/2 * 1/2
-    [((0,), 0.5), ((1,), 0.5), ((0, 1), 0.5)]
-    >>> len(mask_sets(20)), mask_sets(20, name="a") == mask_sets(20, name="a"), mask_sets(20, name="a") == mask_sets(20, name="b")
-    (32, True, False)
-    """
-    if draws < 4 or draws % 2:
-        raise Refusal(f"draws={draws}: an even number of at least 4 is needed, two for each stratum.")
-    if 2**length - 1 <= draws:
-        return [
-            MaskSet(positions, 1 / (masked * comb(length, masked)))
-            for masked in range(1, length + 1)
-            for positions in combinations(range(length), masked)
-        ]
-    random = Random(f"masks of {name}, {length} tokens, seed {seed}")
-    strata = draws // 2
-    drawn = []
-    for stratum in range(strata):
-        for _ in range(2):
-            masked = 1 + int(length * (stratum + random.random()) / strata)
-            drawn.append(MaskSet(tuple(sorted(random.sample(range(length), masked))), length / masked / draws, stratum))
-    return drawn
-
-
 def log_likelihoods(
     lm: "LanguageModel",
     continuations: Sequence[Continuation],
@@ -163,6 +116,7 @@ def log_likelihoods(
     draws: int = DRAWS,
     seed: int = 0,
     batch_size: int = 8,
+    draw_sets: DrawSets = mask_sets,
 ) -> list[Likelihood]:
     """The log-likelihood of each answer after its prompt.
 
@@ -178,6 +132,8 @@ def log_likelihoods(
         As for `mask_sets`.
     batch_size
         How many texts run together; it changes the speed alone.
+    draw_sets
+        How sets of masks are drawn: `mask_sets`, or `spaced_mask_sets` as LLaDA is evaluated.
 
     Examples
     --------
@@ -199,7 +155,7 @@ def log_likelihoods(
         for batch in _of_one_length(continuations, batch_size):
             exact |= zip(batch, _exact(lm, [continuations[number] for number in batch], under), strict=True)
         return [exact[number] for number in range(len(continuations))]
-    sets = [mask_sets(len(continued.answer), draws, name=continued.name, seed=seed) for continued in continuations]
+    sets = [draw_sets(len(continued.answer), draws, name=continued.name, seed=seed) for continued in continuations]
     texts = [(number, chosen) for number, own_sets in enumerate(sets) for chosen in own_sets]
     sums: list[list[float]] = [[] for _ in continuations]
     removed: list[list[float]] = [[] for _ in continuations]
@@ -262,6 +218,8 @@ def _bound(chosen: Sequence[MaskSet], log_probabilities: Sequence[float]) -> tup
     value = sum(masks.weight * log_probability for masks, log_probability in zip(chosen, log_probabilities, strict=True))
     if chosen[0].stratum is None:
         return value, 0.0
+    if len({masks.stratum for masks in chosen}) == len(chosen):  # one draw per stratum has nothing to differ from
+        return value, float("nan")
     weighted = np.array(
         [masks.weight * log_probability * len(chosen) for masks, log_probability in zip(chosen, log_probabilities, strict=True)]
     ).reshape(-1, 2)
@@ -319,10 +277,12 @@ def _exact(lm: "LanguageModel", batch: Sequence[Continuation], under: Interventi
             logits = _teacher_forced(lm, batch, run, running)
         starts = [0] * len(batch)
         shares = [_removed(running, row) for row in range(len(batch))]
-    return [
-        Likelihood(_summed(logits[row, start : start + len(continued.answer)], continued.answer), 0.0, len(continued.answer), share)
-        for row, (continued, start, share) in enumerate(zip(batch, starts, shares, strict=True))
-    ]
+    likelihoods = []
+    for row, (continued, start, share) in enumerate(zip(batch, starts, shares, strict=True)):
+        rows, length = logits[row, start : start + len(continued.answer)], len(continued.answer)
+        greedy = rows.argmax(-1).tolist() == list(continued.answer)
+        likelihoods.append(Likelihood(_summed(rows, continued.answer), 0.0, length, share, greedy))
+    return likelihoods
 
 
 def _teacher_forced(lm: "LanguageModel", batch: Sequence[Continuation], run: Run, running: Running) -> Tensor:
