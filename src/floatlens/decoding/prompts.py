@@ -44,24 +44,35 @@ class _TooLong(Exception):
     pass
 
 
-def render_chat(tokenizer: Any, turns: Sequence[Mapping[str, str]]) -> str:
-    """The conversation as the tokenizer's chat template writes it, ready for an answer."""
-    template = tokenizer.chat_template
+def render_chat(
+    tokenizer: Any,
+    turns: Sequence[Mapping[str, str]],
+    *,
+    template: str | None = None,
+    go_on: bool = False,
+    then: str = _RAW,
+) -> str:
+    """The conversation as a chat template writes it (the tokenizer's, unless another is given), ready for an answer.
+
+    With `go_on`, the last turn is an answer that has begun, and is left open. `then` says what to do where the template fails.
+    """
+    template = tokenizer.chat_template if template is None else template
     if isinstance(template, str) and _has_a_power(template):
-        raise Refusal(f"The chat template computes a power (**), which can take hours and which no template needs. {_RAW}")
+        raise Refusal(f"The chat template computes a power (**), which can take hours and which no template needs. {then}")
+    how = {"tokenize": False, "add_generation_prompt": not go_on, "continue_final_message": go_on}
     try:
         with _bounded_memory(), _bounded_time():
-            text = tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True)
+            text = tokenizer.apply_chat_template(list(turns), chat_template=template if isinstance(template, str) else None, **how)
     except _TooLong:
-        raise Refusal(f"The chat template does not come to an end within {MOST_LINES:,} lines. {_RAW}") from None
+        raise Refusal(f"The chat template does not come to an end within {MOST_LINES:,} lines. {then}") from None
     except MemoryError:
-        raise Refusal(f"The chat template takes more than {MOST_MEMORY >> 20} MB of memory. {_RAW}") from None
+        raise Refusal(f"The chat template takes more than {MOST_MEMORY >> 20} MB of memory. {then}") from None
     except jinja2.TemplateSyntaxError as error:
-        raise Refusal(f"The chat template is not Jinja: {reason(error)} (line {error.lineno}). {_RAW}") from None
+        raise Refusal(f"The chat template is not Jinja: {reason(error)} (line {error.lineno}). {then}") from None
     except Exception as error:  # whatever a program may raise
-        raise Refusal(f"The chat template cannot be applied to this conversation: {reason(error)}. {_RAW}") from error
+        raise Refusal(f"The chat template cannot be applied to this conversation: {reason(error)}. {then}") from error
     if not isinstance(text, str) or not text.strip():
-        raise Refusal(f"The chat template writes nothing. {_RAW}")
+        raise Refusal(f"The chat template writes nothing. {then}")
     return text
 
 
