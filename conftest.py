@@ -1,11 +1,17 @@
-"""Skip, by name, the examples of docstrings that run programs in isolation, where programs cannot be isolated; and let a run of
-`make attack` that is cut short say what failed."""
+"""Skip, by name, the examples of docstrings that run programs in isolation, where programs cannot be isolated; leave modules out that
+need an extra which is not installed; and let a run of `make attack` that is cut short say what failed."""
 
 import os
 import sys
+from importlib.util import find_spec
 
 import pytest
 
+NEEDED = {"lm_eval": ("lm_eval_model", "lm_eval_requests"), "inspect_ai": ("inspect_model",)}
+"""Packages of extras, and the modules of `floatlens.harnesses` that import them; their tests say that they are skipped."""
+collect_ignore = [
+    f"src/floatlens/harnesses/{module}.py" for package, modules in NEEDED.items() if find_spec(package) is None for module in modules
+]
 RUN_PROGRAMS = ("code_runs.score_program", "code_runs.require_isolation", "code_runs.run_program")
 
 

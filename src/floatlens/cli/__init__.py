@@ -21,6 +21,7 @@ from floatlens.cli.demo import demo
 from floatlens.cli.doctor import doctor
 from floatlens.cli.eval import evaluate
 from floatlens.cli.figures import figures
+from floatlens.cli.lm_eval import lm_eval
 from floatlens.cli.measure import measure
 from floatlens.cli.models import models
 from floatlens.cli.report import report
@@ -65,6 +66,8 @@ app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=True, rich_mar
 for command in (demo, models, doctor, trace, show, view, report, measure, figures, verify, train, adapt, curves, visibility):
     app.command(cls=Command)(command)
 app.command("eval", cls=Command)(evaluate)
+handed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+app.command("lm-eval", cls=Command, context_settings=handed_on)(lm_eval)
 
 
 def _print_version(wanted: bool) -> None:
