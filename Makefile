@@ -2,8 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+HARNESSES := .venv-harnesses
+HARNESSES_READY := $(HARNESSES)/.ready
 
-.PHONY: setup demo test test-real attack lint bench web web-types web-check clean
+.PHONY: setup demo test test-real test-harnesses attack lint bench web web-types web-check clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -15,6 +17,9 @@ test: lint  ## run ruff, import-linter, pyright and pytest with doctests: everyt
 
 test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself (downloads 190 MB on first use; about two hours on one core)
 	$(BIN)/pytest -m real
+
+test-harnesses: $(HARNESSES_READY)  ## test what lm-eval and inspect_ai call, with the real packages, in an environment of their own
+	$(HARNESSES)/bin/pytest tests/harnesses src/floatlens/harnesses
 
 attack: $(READY)  ## try every damaged file, hostile input, killed run and fuzzed command line (make test tries a sample)
 	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 --dist worksteal -vv -rf --durations=40 tests/attack
@@ -51,5 +56,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-clean:  ## remove .venv
-	rm -rf .venv
+$(HARNESSES_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(HARNESSES)
+	$(HARNESSES)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev,lm-eval,inspect]'
+	touch $@
+
+clean:  ## remove .venv and .venv-harnesses
+	rm -rf .venv $(HARNESSES)

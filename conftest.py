@@ -7,11 +7,12 @@ from importlib.util import find_spec
 
 import pytest
 
-NEEDED = {"lm_eval": ("lm_eval_model", "lm_eval_requests"), "inspect_ai": ("inspect_model",)}
-"""Packages of extras, and the modules of `floatlens.harnesses` that import them; their tests say that they are skipped."""
-collect_ignore = [
-    f"src/floatlens/harnesses/{module}.py" for package, modules in NEEDED.items() if find_spec(package) is None for module in modules
-]
+NEEDED = {
+    "lm_eval": ["src/floatlens/harnesses/lm_eval_model.py", "src/floatlens/harnesses/lm_eval_requests.py"],
+    "inspect_ai": ["src/floatlens/harnesses/inspect_model.py", "tests/harnesses/inspect_files/tiny.py"],
+}
+"""Packages of extras, and the modules that cannot be imported without them; the tests of these say that they are skipped."""
+collect_ignore = [path for package, paths in NEEDED.items() if find_spec(package) is None for path in paths]
 RUN_PROGRAMS = ("code_runs.score_program", "code_runs.require_isolation", "code_runs.run_program")
 
 
