@@ -55,7 +55,7 @@ def test_a_wrong_name_is_refused_with_the_closest_right_one() -> None:
     refused(r"^There is no model 'smollm-135': it is neither bundled, .* Did you mean 'smollm2-135m'\?$", "smollm-135")
     refused(
         r"^There is no model 'zzz': .* nor a hub name of the form owner/name\. Bundled: smollm2-135m, antiberty, twin-arm, twin-mdm, "
-        r"twin-causal-mdm, smollm2-mdm\.$",
+        r"twin-causal-mdm, smollm2-arm, smollm2-causal-mdm, smollm2-mdm\.$",
         "zzz",
     )
 

@@ -1,8 +1,8 @@
 """Models that `floatlens adapt` made: a stock Llama, Qwen2 or Qwen3 with an adapter merged into it when it is loaded.
 
-Supports: bundled adapters (`smollm2-mdm`) and any adapter file. One that was trained to predict the next token writes autoregressively;
-one that was trained on masked targets writes with LLaDA's loop, whether its attention is causal or bidirectional. Adapters are recognised
-by their file, not by a config: the config is that of the base.
+Supports: bundled adapters (`smollm2-arm`, `smollm2-mdm`, `smollm2-causal-mdm`) and any adapter file. One that was trained to predict
+the next token writes autoregressively; one that was trained on masked targets writes with LLaDA's loop, whether its attention is causal or
+bidirectional. Adapters are recognised by their file, not by a config: the config is that of the base.
 Refuses: a base with other weights than the adapter was trained on, parameters that do not fit.
 Row p - 1 predicts position p of all of them, as in the base. The mask token is never written: training left its logit out.
 """
@@ -53,7 +53,7 @@ def _merge(adapter: Adapter, name: str, module: nn.Module) -> None:
 
 FAMILY = Family(
     name="adapted",
-    models="smollm2-mdm; what floatlens adapt trains",
+    models="smollm2-arm, smollm2-mdm, smollm2-causal-mdm; what floatlens adapt trains",
     runs_as="LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM, causal or bidirectional",
     checked="trained here; merging equals peft's; scores measured again by a test",
     recognises=recognises,
