@@ -29,7 +29,7 @@ NAMES = {
 
 
 @in_style
-def along_updates(shares: pl.DataFrame, measures: Sequence[str], title: str = "") -> Figure:
+def along_updates(shares: pl.DataFrame, measures: Sequence[str], whose: str = "") -> Figure:
     """Shares of attention against the update.
 
     Parameters
@@ -38,8 +38,8 @@ def along_updates(shares: pl.DataFrame, measures: Sequence[str], title: str = ""
         From `floatlens.lab.adaptation.curves.over_layers`: run, objective, mask, seed, update, measure, value and null in percent.
     measures
         One panel each.
-    title
-        Above the panels: which layers, which rows.
+    whose
+        Beside the axis: which rows, which layers.
     """
     missing = [measure for measure in measures if measure not in shares["measure"].to_list()]
     if missing:
@@ -65,9 +65,7 @@ def along_updates(shares: pl.DataFrame, measures: Sequence[str], title: str = ""
         panel.set_xlabel("update")
         panel.set_xticks(places(updates), [f"{update:,}" for update in updates], rotation=60 if len(updates) > 8 else 0)
         panel.set_ylim(bottom=0)
-    axes[0, 0].set_ylabel("% of attention")
-    if title:
-        figure.suptitle(title, fontsize=7.5, x=0.01, ha="left")
+    axes[0, 0].set_ylabel(f"% of the attention of\n{whose}" if whose else "% of attention")
     add_legend(figure, axes[0, 0].get_legend_handles_labels()[0], 4)
     return figure
 
