@@ -22,7 +22,6 @@ VIEWS = {
     "training": ("#/training", ".plot .dot"),
     "tour": ("#/tour", ".tour .finding"),
 }
-NAMES = {"watch": "Watch", "heads": "Heads", "why": "Why", "claims": "Claims", "contexts": "Contexts", "training": "Training", "tour": "Tour"}
 SCHEMES = ("light", "dark")
 WIDTHS = {1280: 800, 390: 844}
 
@@ -63,7 +62,7 @@ def main() -> None:
                     page.set_viewport_size({"width": width, "height": WIDTHS[width]})
                     page.goto(asked.page.resolve().as_uri() + link)
                     page.wait_for_selector(".floatlens nav")
-                    if view in NAMES and not page.get_by_role("button", name=NAMES[view], exact=True).count():
+                    if not asked.link and not page.get_by_role("button", name=view.capitalize(), exact=True).count():
                         continue  # the page holds nothing for it
                     page.wait_for_selector(sign)
                     settled(page)

@@ -33,18 +33,20 @@ def unreached(page: Any) -> tuple[list[str], list[str]]:
     """Controls that Tab does not reach, and those that do not show that they have the focus."""
     wanted = page.evaluate(
         """(controls) => {
+            const meant = (own) => !own.disabled && own.tabIndex >= 0 && own.checkVisibility();
             const all = [...document.querySelectorAll(controls)];
-            return all.flatMap((own, place) => !own.disabled && own.tabIndex >= 0 && own.checkVisibility() ? [[place, own.outerHTML.slice(0, 120)]] : []);
+            return all.flatMap((own, place) => (meant(own) ? [[place, own.outerHTML.slice(0, 120)]] : []));
         }""",
         CONTROLS,
     )
-    left, hidden = {place: text for place, text in wanted}, []
+    left, hidden = dict(wanted), []
     for _ in range(len(wanted) + 5):
         page.keyboard.press("Tab")
         focus = page.evaluate(
             """(controls) => {
                 const own = document.activeElement, look = getComputedStyle(own);
-                const shows = look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1 && !/, 0\\)|transparent/.test(look.outlineColor);
+                const drawn = look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1;
+                const shows = drawn && !/, 0\\)|transparent/.test(look.outlineColor);
                 return [[...document.querySelectorAll(controls)].indexOf(own), shows, own.outerHTML.slice(0, 120)];
             }""",
             CONTROLS,

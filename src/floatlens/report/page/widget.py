@@ -36,7 +36,7 @@ def view(*traces: Trace, samples: Sequence[int] = (), rule: str = "lift", eps: f
         import traitlets
     except ImportError:
         raise Refusal(
-            "Showing a trace in a notebook needs anywidget: pip install 'floatlens[widget]'. `trace.save` and `floatlens view` need nothing."
+            "A notebook needs anywidget to show traces: pip install 'floatlens[widget]'. `trace.save` and `floatlens view` need nothing."
         ) from None
 
     named = with_different_names([(last_part(str(trace.attributes["model"])), trace) for trace in traces])
