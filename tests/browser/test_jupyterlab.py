@@ -68,10 +68,14 @@ def test_a_cell_shows_a_trace_whose_scrubber_works_and_nothing_leaves_the_machin
     with opened(browser, laboratory, wait_for=".jp-Cell .cm-content") as seen:
         seen.page.set_default_timeout(1000 * STARTS_WITHIN)  # a kernel starts and imports floatlens meanwhile
         sockets: list[str] = []
+        errors: list[str] = []  # JupyterLab warns of its own slow plugins
         seen.page.on("websocket", lambda socket: sockets.append(socket.url))
-        seen.page.wait_for_selector(".jp-NotebookPanel-toolbar [data-status='idle'], .jp-Notebook-ExecutionIndicator[data-status='idle']")
+        seen.page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        seen.page.on("pageerror", lambda error: errors.append(str(error)))
+        seen.page.wait_for_function("() => document.querySelector('#jp-main-statusbar')?.innerText.includes('| Idle')")
         seen.page.click(".jp-Cell .cm-content")
         seen.page.keyboard.press("Control+Enter")
+        seen.page.wait_for_function("() => document.querySelector('.jp-InputPrompt').textContent !== '[ ]:'")
         seen.page.wait_for_selector(".jp-OutputArea .floatlens .token")
         assert seen.page.locator(".jp-OutputArea .floatlens .panel-head h2").inner_text() == "twin-mdm"
         shown = seen.page.locator(".floatlens .where b")
@@ -87,4 +91,4 @@ def test_a_cell_shows_a_trace_whose_scrubber_works_and_nothing_leaves_the_machin
             seen.page.wait_for_selector(f".floatlens {sign}")
         assert [url for url in seen.requests if not url.startswith((host, "data:", "blob:"))] == []
         assert [url for url in sockets if not url.startswith(host.replace("http:", "ws:"))] == []
-        assert [text for text in seen.said if "floatlens" in text or "widget" in text] == []
+        assert errors == []
