@@ -1,6 +1,5 @@
 """Curves of a training on the page: means and intervals over texts or seeds, and which tables are refused."""
 
-import inspect
 from pathlib import Path
 
 import numpy as np
@@ -75,12 +74,10 @@ def test_runs_that_differ_in_more_than_their_seed_stay_apart(tmp_path: Path) -> 
     assert [curve.name for curve in document.curves] == ["short", "short", "long", "long"]
 
 
-def test_the_page_reads_what_floatlens_curves_writes(tmp_path: Path) -> None:
+def test_the_page_takes_the_folders_of_floatlens_curves(tmp_path: Path) -> None:
     assert CURVES == measured_curves.CURVES
     made_up_curves().write_parquet(tmp_path / CURVES)
     assert list(find_sources([tmp_path]).training) == [tmp_path.name]
-    source = inspect.getsource(measured_curves)
-    assert [name for name in COLUMNS if f'"{name}":' not in source] == []  # the rows that it writes
 
 
 @pytest.mark.parametrize("column", COLUMNS)
