@@ -69,8 +69,8 @@ def test_a_curve_of_seeds_ends_where_one_of_them_ends(tmp_path: Path) -> None:
 
 
 def test_runs_that_differ_in_more_than_their_seed_stay_apart(tmp_path: Path) -> None:
-    runs = dict.fromkeys(("short", "long"), ("diffusion", "bidirectional", 0))
-    document, _ = written(tmp_path, made_up_curves(runs))
+    same = ("diffusion", "bidirectional", 0)
+    document, _ = written(tmp_path, made_up_curves({"short": same, "long": same}))
     assert [curve.name for curve in document.curves] == ["short", "short", "long", "long"]
 
 
