@@ -84,8 +84,6 @@ def test_a_cell_shows_a_trace_whose_scrubber_works_and_nothing_leaves_the_machin
             slider.fill(step)
             seen.page.wait_for_function("(step) => document.querySelector('.floatlens .panel').dataset.shown === step", arg=step)
             assert shown.inner_text() == step
-        slider.press("ArrowRight")
-        seen.page.wait_for_function("() => document.querySelector('.floatlens .panel').dataset.shown === '2'")
         for view, sign in (("Heads", ".cell"), ("Why", ".point"), ("Tour", ".tour")):
             seen.page.locator(".floatlens").get_by_role("button", name=view, exact=True).click()
             seen.page.wait_for_selector(f".floatlens {sign}")
