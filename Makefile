@@ -5,7 +5,7 @@ READY := .venv/.ready
 HARNESSES := .venv-harnesses
 HARNESSES_READY := $(HARNESSES)/.ready
 
-.PHONY: setup demo test test-real test-harnesses attack lint bench web web-types web-check clean
+.PHONY: setup demo test test-real test-harnesses test-notebook attack lint bench web web-types web-check clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -20,6 +20,10 @@ test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself
 
 test-harnesses: $(HARNESSES_READY)  ## test what lm-eval and inspect_ai call, with the real packages, in an environment of their own
 	$(HARNESSES)/bin/pytest tests/harnesses src/floatlens/harnesses
+
+test-notebook: $(READY)  ## install JupyterLab into .venv, and test the widget in it (make test does so where JupyterLab is installed)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[notebook]'
+	$(BIN)/pytest tests/browser/test_jupyterlab.py
 
 attack: $(READY)  ## try every damaged file, hostile input, killed run and fuzzed command line (make test tries a sample)
 	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 --dist worksteal -vv -rf --durations=40 tests/attack

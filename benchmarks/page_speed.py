@@ -205,8 +205,8 @@ def make(folder: Path) -> None:
     from floatlens.report.page.html import write_file, write_folder
     from llada_shaped import llada_shaped
 
-    write_file(folder / "report.html", Sources({"synthetic": llada_shaped()}, {}, {}, []), Choices())
-    write_folder(folder / "long", Sources({"long": long_trace()}, {}, {}, []), Choices())
+    write_file(folder / "report.html", Sources({"synthetic": llada_shaped()}), Choices())
+    write_folder(folder / "long", Sources({"long": long_trace()}), Choices())
 
 
 if __name__ == "__main__":

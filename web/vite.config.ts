@@ -22,7 +22,7 @@ export default defineConfig(({ mode }) => ({
       fileName: () => (mode === "widget" ? "widget.js" : "page.js"),
       cssFileName: mode === "widget" ? "widget" : "page",
     },
-    rollupOptions: { output: { codeSplitting: false } },
+    rollupOptions: { output: { codeSplitting: false, minify: true } }, // Vite alone leaves the white space of modules as it is
     minify: true,
     reportCompressedSize: false,
   },

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens._version import __version__
 from floatlens.errors import BrokenPromise, Refusal
+from floatlens.trace.viewing import show_traces_with
 
 if TYPE_CHECKING:
     from floatlens.capture.call import AttentionCall
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     )
     from floatlens.models.language_model import Generation, LanguageModel
     from floatlens.models.loading import load
+    from floatlens.report.page.widget import view
     from floatlens.study.evaluation import Evaluation, evaluate
     from floatlens.trace.trace import Trace, open_trace
     from floatlens.trace.verification import verify
@@ -97,6 +99,7 @@ _HOMES = {
     "tap": "capture.tapping",
     "threshold_sweep": "measures",
     "verify": "trace.verification",
+    "view": "report.page.widget",
 }
 
 __all__ = [
@@ -146,6 +149,7 @@ __all__ = [
     "tap",
     "threshold_sweep",
     "verify",
+    "view",
 ]
 
 
@@ -159,3 +163,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+show_traces_with(lambda *traces, **choices: __getattr__("view")(*traces, **choices))

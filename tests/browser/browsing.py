@@ -104,5 +104,5 @@ def save_page(path: Path, traces: dict[str, Trace]) -> str:
     from floatlens.report.page.gather import Choices, Sources
     from floatlens.report.page.html import write_file
 
-    write_file(path, Sources(traces, {}, {}, []), Choices(), progress=False)
+    write_file(path, Sources(traces), Choices(), progress=False)
     return path.as_uri()

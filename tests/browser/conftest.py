@@ -23,7 +23,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def mdm() -> Trace:
-    return fl.load("twin-mdm").trace([PROMPT], gen_length=6, steps=6, progress=False)
+    """With everything that a page can show: flow, and the full pattern of one head."""
+    return fl.load("twin-mdm").trace([PROMPT], gen_length=6, steps=6, patterns=[(3, 1)], detail={"flow": "layer"}, progress=False)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from floatlens.trace.trace import Trace
 @pytest.fixture(scope="module")
 def folder(mdm: Trace, arm: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("served") / "report"
-    write_folder(place, Sources({"mdm": mdm, "arm": arm}, {}, {}, []), Choices(), progress=False)
+    write_folder(place, Sources({"mdm": mdm, "arm": arm}), Choices(), progress=False)
     return place
 
 

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from browser.browsing import HOSTILE, number, opened
-from browser.test_access import serious
-from floatlens.measures import absorption_of_first_token, role_shares
+from browser.test_access import serious, unreached
+from floatlens.measures import absorption_of_first_token, role_shares, rollout
 from floatlens.measures.anchors import find_anchors
 from floatlens.measures.received_attention import mean_over_heads
 from floatlens.report.page.gather import Choices, Sources
@@ -17,10 +17,12 @@ from floatlens.report.page.html import write_file
 from floatlens.study.outcomes import summarise
 from floatlens.trace.trace import Trace
 from report.made_up_answers import answers as made_up_answers
+from report.made_up_curves import MEASURES, TEXTS, made_up_curves, value_of
 
+DIFFUSION = ("diffusion", "bidirectional", 0)
 ESTIMATE = {"value": 1.5, "low": 1.25, "high": 2.0, "prompts": 7, "reason": ""}
 CLAIMS = {
-    "about": {"models": {"arm": "a-model", "mdm": "b-model"}, "questions": 4, "traced": 2, "seed": 0},
+    "about": {"models": {"arm": "a-model", "mdm": "b-model"}, "questions": 4, "traced": 2, "draws": 1, "seed": 0},
     "caution": "Trained once.",
     "claims": [
         {
@@ -79,33 +81,18 @@ def answers() -> pl.DataFrame:
 def study(mdm: Trace, arm: Trace, answers: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("study")
     (folder / "claims.json").write_text(json.dumps(CLAIMS))
-    rows = [
-        {
-            "run": run,
-            "update": update,
-            "measure": "on the first token",
-            "unit": "%",
-            "value": update / 100,
-            "low": update / 200,
-            "high": update / 50,
-            "null": 2.5,
-            "layer": layer,
-        }
-        for run in ("adapted", HOSTILE["script"])
-        for update in (100, 200, 400)
-        for layer in (None, 0, 1)
-    ]
-    (folder / "training.json").write_text(json.dumps(rows))
-    sources = Sources({"mdm": mdm, "arm": arm}, {"demo": folder / "claims.json"}, {"evaluation": answers}, [folder / "training.json"])
+    curves = made_up_curves({HOSTILE["script"]: ("ar", "causal", 0), "mdm-0": DIFFUSION, "mdm-1": (*DIFFUSION[:2], 1)})
+    sources = Sources({"mdm": mdm, "arm": arm}, {"demo": folder / "claims.json"}, {"evaluation": answers}, {"adaptation": curves})
     write_file(folder / "report.html", sources, Choices(), progress=False)
     return (folder / "report.html").as_uri()
 
 
 VIEWS = {
-    "heads": ("#/heads/mdm/0?step=2&layer=3&head=1&group=masked", ".cell.chosen"),
+    "heads": ("#/heads/mdm/0?step=2&layer=3&head=1&group=masked", ".chosen.over"),
     "why": ("#/why/mdm/0?step=2&layer=3&group=masked", ".point"),
     "claims": ("#/claims", ".claim"),
     "contexts": ("#/contexts", ".plot .dot"),
+    "questions": ("#/contexts?point=gold%20%7C%20%20%7C%20", ".answers details"),
     "training": ("#/training", ".plot .dot"),
     "tour": ("#/tour?stop=3", ".tour h2"),
 }
@@ -123,10 +110,20 @@ def test_every_view_opens_and_axe_finds_nothing_serious(browser: Any, study: str
 
 
 @pytest.mark.parametrize("view", VIEWS)
+def test_every_control_of_every_view_is_reached_by_keyboard_and_shows_its_focus(browser: Any, study: str, view: str) -> None:
+    link, sign = VIEWS[view]
+    with opened(browser, study + link, wait_for=sign) as seen:
+        assert unreached(seen.page) == ([], [])
+
+
+@pytest.mark.parametrize("view", VIEWS)
 def test_every_view_fits_a_narrow_screen(browser: Any, study: str, view: str) -> None:
     link, sign = VIEWS[view]
     with opened(browser, study + link, width=390, wait_for=sign) as seen:
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+        tabs = seen.page.locator("nav .tab")
+        assert tabs.count() == 7
+        assert all((box := tab.bounding_box()) and box["x"] >= 0 and box["x"] + box["width"] <= 390 for tab in tabs.all())
 
 
 def test_heads_show_what_measures_say(browser: Any, study: str, mdm: Trace) -> None:
@@ -171,11 +168,53 @@ def test_why_shows_what_measures_say(browser: Any, study: str, mdm: Trace) -> No
             assert shown == pytest.approx(roles["enrichment"].sel(role=role).values.tolist(), rel=1e-3, nan_ok=True)
 
 
+def test_a_recorded_pattern_and_the_rollout_with_its_null_are_shown(browser: Any, study: str, mdm: Trace) -> None:
+    pattern = mdm.sample(0)["pattern"].isel(step=2, chosen=0)
+    with opened(browser, study + VIEWS["heads"][0], wait_for=".pattern image") as seen:
+        chart = seen.page.locator(".pattern svg")
+        box = chart.bounding_box()
+        size = pattern.sizes["query"]
+        for query, key in ((25, 3), (4, 20)):
+            chart.hover(position={"x": (key + 0.5) / size * box["width"], "y": (query + 0.5) / size * box["height"]})
+            assert seen.page.inner_text(".hover b") == f"row {query} on key {key}"
+            assert number(seen.lines()["weight"]) == pytest.approx(pattern.isel(query=query, key=key).item(), rel=1e-3, abs=1e-6)
+        seen.page.keyboard.press("]")
+        seen.page.wait_for_selector(".pattern", state="detached")  # the next head was not recorded
+    with opened(browser, study + VIEWS["why"][0], wait_for=".point") as seen:
+        card = seen.page.locator(".card", has=seen.page.get_by_role("heading", name="Rollout of the answer, with its null"))
+        regions = card.locator("path.line").count()
+        assert regions >= 2
+        assert card.locator("path.null").count() == regions
+        card.get_by_role("button", name="Table").click()
+        rolled = rollout(mdm.sample(0), pooled=True, cumulative=True).sel(query_region="answer")
+        head = card.locator("th").all_inner_texts()
+        for region in ("prompt", "answer"):
+            for name, column in (("rollout", region), ("null", f"{region}, null")):
+                shown = [number(text) for text in card.locator(f"tbody td:nth-child({head.index(column) + 1})").all_inner_texts()]
+                assert shown == pytest.approx(rolled[name].sel(key_region=region).values.tolist(), rel=1e-3)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_paper_there_are_charts_in_dark_ink_and_no_controls(browser: Any, study: str, scheme: str) -> None:
+    with opened(browser, study, scheme=scheme, wait_for=".heat canvas") as seen:
+        seen.page.emulate_media(media="print")
+        for control in (".top nav", ".chooser", ".play", ".card .tools", ".strip input"):
+            assert not seen.page.locator(control).first.is_visible(), control
+        assert seen.page.locator(".heat canvas").first.is_visible()
+        ink, ground = seen.page.evaluate("""() => {
+            const look = getComputedStyle(document.querySelector(".card"));
+            return [look.color, look.backgroundColor];
+        }""")
+        assert ground == "rgb(255, 255, 255)"
+        assert max(int(part) for part in ink.removeprefix("rgb(").removesuffix(")").split(",")) < 64
+
+
 def test_claims_show_verdict_numbers_and_where_to_see_them(browser: Any, study: str) -> None:
     with opened(browser, study + "#/claims", wait_for=".claim") as seen:
         assert seen.page.locator(".verdict").all_inner_texts() == ["✓\nholds", "✕\nfails", "~\ninconclusive", "·\nnot asked"] or [
             text.split()[-1] for text in seen.page.locator(".verdict").all_inner_texts()
         ] == ["holds", "fails", "inconclusive", "asked"]
+        assert "checked on a-model, b-model: 4 questions in each context, 2 traced texts" in seen.page.inner_text(".lede")
         first = seen.page.locator(".claim").first
         assert "1.500 % [1.25, 2] n = 7" in " ".join(first.inner_text().split())
         assert "it was not measured" in first.inner_text()
@@ -214,11 +253,44 @@ def test_contexts_show_the_summary_and_lead_to_the_questions(browser: Any, study
 
 def test_training_scrubs_the_updates(browser: Any, study: str) -> None:
     with opened(browser, study + "#/training", wait_for=".plot .dot") as seen:
-        seen.page.get_by_role("slider", name="Update").fill("0")
-        seen.wait_for_state(update="100")
-        row = " ".join(seen.page.locator(".card", has_text="After update 100").last.locator("tbody tr").first.inner_text().split())
-        assert "1 % [0.500, 2] 2.50" in row
-        assert seen.page.locator(".card", has_text="by layer after update 100").count() == 1
+        rows = seen.page.locator(".card", has_text="After update").last.locator("tbody tr")
+        assert rows.count() == 2 * 3  # measures, curves
+        slider = seen.page.get_by_role("slider", name="Update")
+        for place, update in enumerate((0, 1, 4)):
+            slider.fill(str(place))
+            seen.wait_for_state(update=str(update))
+            seen.page.wait_for_selector(f"h3:has-text('By layer, after update {update}')")
+            every = [(seed, text, layer) for seed in (0, 1) for text in range(TEXTS) for layer in range(3)]
+            mean = sum(value_of("mdm", seed, update, text, layer, MEASURES[0]) for seed, text, layer in every) / len(every)
+            cells = rows.nth(1).locator("td").all_inner_texts()
+            assert cells[1] == "diffusion, bidirectional, unmasked rows (2 seeds)"
+            assert number(cells[2]) == pytest.approx(mean, rel=5e-3)
+            assert cells[3].startswith("[")
+            assert number(cells[4]) == 2.5
+        assert HOSTILE["script"] in rows.first.inner_text()
+
+
+def test_keys_and_clicks_move_along_a_training(browser: Any, study: str) -> None:
+    with opened(browser, study + "#/training?update=0", wait_for=".plot .dot") as seen:
+        for key, wanted in (
+            ("ArrowRight", {"update": "1"}),
+            ("End", {"update": "4"}),
+            ("Home", {"update": "0"}),
+            ("ArrowDown", {"depth": "1"}),
+            (" ", {"update": "[14]"}),  # it plays
+        ):
+            seen.page.keyboard.press(key)
+            seen.wait_for_state(**wanted)
+        seen.page.keyboard.press(" ")
+        seen.page.wait_for_selector("h3:has-text('layer 0')")
+        chart = seen.page.locator("svg[aria-label='Attention by layer']")
+        box = chart.bounding_box()
+        chart.click(position={"x": box["width"] - 14, "y": 60})
+        seen.wait_for_state(depth="3")
+        table = seen.page.locator(".card", has=seen.page.get_by_role("heading", name="By layer, after update"))
+        table.get_by_role("button", name="Table").click()
+        assert "null" in table.locator("th").last.inner_text()
+        assert seen.said == []
 
 
 def test_the_tour_has_six_stops_over_real_views_and_says_what_holds(browser: Any, study: str) -> None:

@@ -152,6 +152,8 @@ def test_a_written_token_shows_where_its_row_looked(browser: Any, two_runs: str,
                 or f"at {top['top_key'][rank].item()}" in rows[rank]
             )
             assert number(rows[rank].split("\n")[-1]) == pytest.approx(100 * top["top_weight"][rank].item(), abs=0.21)
+        fair = data["null"].sel(group="predicting").isel(step=1, key=top["top_key"][0].item()).item()
+        assert number(seen.page.inner_text(".evidence p.dim").partition("give ")[2]) == pytest.approx(100 * fair, rel=5e-3)
         assert seen.page.locator(".arcs path").count() >= 2
         seen.wait_for_state(row=str(position))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import floatlens as fl
+from report.made_up_curves import made_up_curves
 
 Ran = tuple[int, str, str]
 
@@ -76,3 +77,12 @@ def test_damaged_data_never_reach_a_page(floatlens: Callable[..., Ran], run: Pat
     assert code == 2
     assert "damaged" in wrong
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_folder_of_curves_becomes_the_view_training(floatlens: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "curves").mkdir()
+    made_up_curves().write_parquet(tmp_path / "curves" / "curves.parquet")
+    code, said, _ = floatlens("report", str(tmp_path / "curves"), "-o", str(tmp_path / "report.html"))
+    assert code == 0
+    assert "Open it in a browser" in said
+    assert b'data-key="training/0/curve_low/zarr.json"' in (tmp_path / "report.html").read_bytes()

@@ -15,6 +15,8 @@ from floatlens.lab.adaptation.curves import checkpoints_of, measure_checkpoints,
 from floatlens.lab.adaptation.objective import visible_tokens
 from floatlens.lab.adaptation.training import begin, run
 from floatlens.report.figures.curves import along_updates
+from floatlens.report.page.gather import Choices, find_sources, write_page
+from floatlens.report.page.group import InMemory
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,19 @@ def test_what_is_measured_is_not_measured_again(folder: Path, runs: list[Path], 
     again = measure_checkpoints(runs, folder / "nowhere", folder / "measured")  # the data are not needed any more
     assert again.equals(table)
     assert {file: file.stat().st_mtime_ns for file in files} == files
+
+
+def test_the_page_shows_what_was_measured(folder: Path, table: pl.DataFrame) -> None:
+    sink = InMemory()
+    page = write_page(sink, find_sources([folder / "measured"]), Choices(), progress=False)
+    assert [(curve.name, curve.group, curve.over) for curve in page.training[0].curves] == [
+        ("arm", "unmasked", "texts"),
+        ("mdm", "unmasked", "texts"),
+        ("mdm", "masked", "texts"),
+    ]
+    assert page.training[0].updates == [0, 1, 2, 4]
+    assert page.training[0].measures == table["measure"].unique(maintain_order=True).to_list()
+    assert "training/0/curve/zarr.json" in sink.files
 
 
 def test_what_cannot_be_compared_is_refused(folder: Path, runs: list[Path], tmp_path: Path) -> None:

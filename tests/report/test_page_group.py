@@ -19,7 +19,6 @@ from floatlens.report.page.group import InFolder, InMemory, chunk_shape
 from floatlens.report.page.html import document, write_file
 from floatlens.report.page.quantise import as_levels, from_levels
 from floatlens.report.page.schema import ARRAYS, Quantised
-from floatlens.report.page.training import read_training
 from floatlens.report.page.typescript import in_typescript
 from floatlens.trace.trace import Trace
 
@@ -34,7 +33,7 @@ def trace() -> Trace:
 @pytest.fixture(scope="module")
 def folder(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("group")
-    write_page(InFolder(place), Sources({"mdm": trace}, {}, {}, []), Choices(), progress=False)
+    write_page(InFolder(place), Sources({"mdm": trace}), Choices(), progress=False)
     return place
 
 
@@ -71,7 +70,7 @@ def test_every_array_has_the_axes_and_type_that_the_format_promises(folder: Path
 def test_the_same_run_gives_the_same_bytes(trace: Trace) -> None:
     first, second = InMemory(), InMemory()
     for sink in (first, second):
-        write_page(sink, Sources({"mdm": trace}, {}, {}, []), Choices(), room=lambda: 1e6, progress=False)
+        write_page(sink, Sources({"mdm": trace}), Choices(), room=lambda: 1e6, progress=False)
     assert first.files == second.files
 
 
@@ -80,7 +79,7 @@ def test_in_one_file_values_per_head_are_rounded_to_what_fits_and_left_out_where
     ways = []
     for room in (1e6, 2_500, 10):
         sink = InMemory()
-        page = write_page(sink, Sources({"mdm": trace}, {}, {}, []), Choices(), room=lambda room=room: room, progress=False)
+        page = write_page(sink, Sources({"mdm": trace}), Choices(), room=lambda room=room: room, progress=False)
         said = sink.files.get("runs/0/0/lift_by_head/zarr.json")
         if said is None:
             assert "did not fit" in page.runs[0].samples[0].skipped["values per head"]
@@ -123,14 +122,14 @@ def test_nothing_of_a_run_is_part_of_the_html() -> None:
 
 def test_a_page_that_would_be_too_large_is_refused_and_nothing_is_written(trace: Trace, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="--samples, write a folder with --folder"):
-        write_file(tmp_path / "report.html", Sources({"mdm": trace}, {}, {}, []), Choices(), largest=200_000, progress=False)
+        write_file(tmp_path / "report.html", Sources({"mdm": trace}), Choices(), largest=200_000, progress=False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_the_user_is_not_overwritten(trace: Trace, tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("my own page")
     with pytest.raises(Refusal, match="is not a page of floatlens"):
-        write_file(tmp_path / "mine.html", Sources({"mdm": trace}, {}, {}, []), Choices(), progress=False)
+        write_file(tmp_path / "mine.html", Sources({"mdm": trace}), Choices(), progress=False)
     assert (tmp_path / "mine.html").read_text() == "my own page"
 
 
@@ -143,20 +142,4 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_sample_that_is_not_there_is_refused(trace: Trace) -> None:
     with pytest.raises(Refusal, match="there is no sample 3"):
-        write_page(InMemory(), Sources({"mdm": trace}, {}, {}, []), Choices(samples=(3,)), progress=False)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[]", "holds no rows"),
-        ('[{"update": 1}]', "no column 'measure'"),
-        ("{", "cannot be read"),
-        ('[{"update": 1.5, "measure": "x", "value": 1}]', "not a number"),
-    ],
-)
-def test_a_table_of_a_training_that_cannot_be_drawn_is_refused(tmp_path: Path, content: str, message: str) -> None:
-    file = tmp_path / "training.json"
-    file.write_text(content)
-    with pytest.raises(Refusal, match=message):
-        read_training(file)
+        write_page(InMemory(), Sources({"mdm": trace}), Choices(samples=(3,)), progress=False)

@@ -2,7 +2,7 @@
 
 import { getContext, setContext, untrack } from "svelte";
 import type { Page } from "./data/page";
-import type { RunDocument, SampleDocument } from "./data/schema";
+import type { RunDocument, SampleDocument, TrainingDocument } from "./data/schema";
 
 export const VIEWS = ["run", "heads", "why", "claims", "contexts", "training", "tour"] as const;
 export type View = (typeof VIEWS)[number];
@@ -23,7 +23,7 @@ export interface Hover {
   lines: [string, string][];
 }
 
-const NUMBERS = ["step", "layer", "head", "key", "row", "update", "stop", "claims", "table"] as const;
+const NUMBERS = ["step", "layer", "head", "key", "row", "update", "depth", "training", "stop", "claims", "table"] as const;
 const WORDS = ["group", "heat", "colour", "scale", "measure", "outcome", "point"] as const;
 
 export class Cursor {
@@ -43,7 +43,9 @@ export class Cursor {
   measure = $state("");
   outcome = $state("");
   point = $state("");
-  update = $state<number | null>(null);
+  update = $state<number | null>(null); // null: the last that all curves have
+  depth = $state(0); // along a training: 0 is the mean over all layers, then every layer
+  training = $state(0);
   stop = $state(0);
   claims = $state(0);
   table = $state(0);
@@ -119,6 +121,24 @@ export class Cursor {
     return same >= 0 ? same : Math.max(0, groups.indexOf("predicting"));
   }
 
+  get trainingDocument(): TrainingDocument | undefined {
+    const all = this.page.document.training;
+    return all[Math.min(this.training, all.length - 1)];
+  }
+
+  /** The place of the update along the axis; where none is asked for, the last one that all curves have. */
+  get updateAt(): number {
+    const { updates = [], curves = [] } = this.trainingDocument ?? {};
+    const place = this.update === null ? -1 : updates.indexOf(this.update);
+    const shared = updates.findLastIndex((update) => curves.every((curve) => curve.updates.includes(update)));
+    return place >= 0 ? place : shared >= 0 ? shared : updates.length - 1;
+  }
+
+  goToUpdate(place: number): void {
+    const updates = this.trainingDocument?.updates ?? [];
+    this.update = updates[Math.max(0, Math.min(updates.length - 1, place))] ?? null;
+  }
+
   goTo(step: number): void {
     this.step = Math.max(0, Math.min(this.steps - 1, step));
   }
@@ -174,7 +194,9 @@ export class Cursor {
       add("point", this.point);
     }
     if (this.view === "training") {
+      if (this.training) add("training", this.training);
       add("measure", this.measure);
+      if (this.depth) add("depth", this.depth);
       add("update", this.update);
     }
     if (this.view === "tour") add("stop", this.stop);

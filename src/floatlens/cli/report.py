@@ -1,4 +1,4 @@
-"""`floatlens report`: write the page of traces, evaluations and demos, as one file or as a folder."""
+"""`floatlens report`: write the page of traces, evaluations, demos and curves, as one file or as a folder."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from floatlens.terminal import make_console, say
 
 
 def report(
-    paths: list[str] = typer.Argument(help="Traces, folders of `floatlens eval` or `floatlens demo`, tables of a training.", metavar="RUN"),
+    paths: list[str] = typer.Argument(help="Traces; folders of `floatlens eval`, `floatlens demo` or `floatlens curves`.", metavar="RUN"),
     output: Path = typer.Option(..., "--output", "-o", help="The file to write, e.g. report.html; with --folder, a new folder."),
     folder: bool = typer.Option(
         False, "--folder", help="Write a folder that loads what it shows, for large runs; `floatlens view FOLDER` opens it."
@@ -29,6 +29,8 @@ def report(
       floatlens report mdm.zarr arm.zarr floatlens-demo -o report.html
 
       floatlens report large.zarr --folder -o report
+
+      floatlens report curves -o training.html
     """
     from floatlens.report.page.gather import Choices, find_sources
     from floatlens.report.page.html import refuse_file, write_file, write_folder

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def view(
     paths: list[str] = typer.Argument(
-        help="Traces, folders of `floatlens eval` or `floatlens demo`, tables of a training, or one folder of `floatlens report --folder`.",
+        help="Traces; folders of `floatlens eval`, `floatlens demo` or `floatlens curves`; or one folder of `floatlens report --folder`.",
         metavar="RUN",
     ),
     samples: str = typer.Option(None, help="Only these samples of every trace, separated by commas, e.g. 0,3; by default all."),

@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from floatlens.trace.schema import (
     version_fault,
 )
 from floatlens.trace.store import TraceFolder
+from floatlens.trace.viewing import viewer
 
 _warned_unprotected = False  # once per process is enough
 
@@ -105,7 +105,7 @@ class Trace:
         return dict(self._samples[number].attributes["vocabulary"])
 
     def view(self, *, samples: Sequence[int] = (), rule: str = "lift", eps: float | None = None) -> Any:
-        """The page of this trace as a widget for a notebook; needs anywidget (`pip install 'floatlens[widget]'`).
+        """Show this trace in a notebook: `fl.view(trace)`, which says more. Needs anywidget (`pip install 'floatlens[widget]'`).
 
         Parameters
         ----------
@@ -114,8 +114,7 @@ class Trace:
         rule, eps
             How anchors are found: see `floatlens.measures.find_anchors`.
         """
-        widget = import_module("floatlens.report.page.widget")  # by name: the page knows traces, and traces do not know the page
-        return widget.widget_of({str(self.attributes["model"]): self}, samples=samples, rule=rule, eps=eps)
+        return viewer()(self, samples=samples, rule=rule, eps=eps)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace to a new folder."""

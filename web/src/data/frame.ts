@@ -158,8 +158,14 @@ export interface TopKey {
   heads: number; // how many heads have it among their strongest
 }
 
+export interface Looks {
+  keys: TopKey[];
+  fair: number | null; // what even attention would give to each key of the row
+  approximate: Quantised | null;
+}
+
 /** Where the row looked that wrote a position: of one head, or of all, in which case a weight is the least that the mean can be. */
-export async function topKeys(page: Page, run: RunDocument, sample: SampleDocument, position: number, layer: number, head: number | null): Promise<{ keys: TopKey[]; approximate: Quantised | null } | null> {
+export async function topKeys(page: Page, run: RunDocument, sample: SampleDocument, position: number, layer: number, head: number | null): Promise<Looks | null> {
   const places = await page.values(sample, "written");
   const place = places ? Array.from(places).indexOf(position) : -1;
   const keyArray = page.array(sample, "top_key");
@@ -180,7 +186,19 @@ export async function topKeys(page: Page, run: RunDocument, sample: SampleDocume
       found.set(ids[at], entry);
     }
   }
-  return { keys: [...found.values()].sort((a, b) => b.weight - a.weight).slice(0, 8), approximate: weights.approximate };
+  const strongest = [...found.values()].sort((a, b) => b.weight - a.weight).slice(0, 8);
+  return { keys: strongest, fair: strongest.length ? await fairWeight(page, run, sample, position, layer, strongest[0].key) : null, approximate: weights.approximate };
+}
+
+/** The null of a key at the step that wrote a position, from the rows that predict. */
+async function fairWeight(page: Page, run: RunDocument, sample: SampleDocument, position: number, layer: number, key: number): Promise<number | null> {
+  const group = run.groups.indexOf("predicting");
+  const step = (await page.values(sample, "committed"))?.[position] ?? -1;
+  const array = await page.array(sample, "null");
+  if (group < 0 || step < 0 || !array) return null;
+  const [, layers, groups, keys] = array.shape;
+  const fair = (await array.row(step, ((layers === 1 ? 0 : layer) * groups + group) * keys + key, 1))[0];
+  return Number.isNaN(fair) ? null : fair;
 }
 
 export const STANDINGS: Record<number, string> = { 0: "no anchor", [ANCHOR]: "anchor", [NOT_MEASURED]: "not measured: too few rows see it" };

@@ -113,6 +113,9 @@ export function boundsOf(value: number, how: Quantised): [number, number] {
   return value === 0 ? [0, 2 ** (how.floor - how.step / 2)] : [value * 2 ** (-how.step / 2), value * 2 ** (how.step / 2)];
 }
 
+/** A group with arrays: a sample, or a training. */
+type Held = Pick<SampleDocument, "path" | "arrays">;
+
 export class Page {
   private readonly cache = new Cache();
   private readonly arrays = new Map<string, Promise<PageArray>>();
@@ -132,7 +135,7 @@ export class Page {
     return new Page(store, document, (attributes.left_out as Record<string, string>) ?? {});
   }
 
-  array(sample: SampleDocument, name: ArrayName): Promise<PageArray> | null {
+  array(sample: Held, name: ArrayName): Promise<PageArray> | null {
     if (!sample.arrays.includes(name)) return null;
     const path = `${sample.path}/${name}`;
     let opened = this.arrays.get(path);
@@ -147,7 +150,7 @@ export class Page {
   }
 
   /** Everything of a small array; null where the sample has none. */
-  async values(sample: SampleDocument, name: ArrayName): Promise<Values | null> {
+  async values(sample: Held, name: ArrayName): Promise<Values | null> {
     const opened = this.array(sample, name);
     return opened ? (await opened).all() : null;
   }

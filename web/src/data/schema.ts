@@ -87,6 +87,7 @@ export interface ClaimDocument {
 export interface ClaimsDocument {
   source: string;
   caution: string;
+  models: string[];
   about: Record<string, string>;
   claims: ClaimDocument[];
 }
@@ -128,22 +129,26 @@ export interface AnswerDocument {
   log_likelihood: number | null;
 }
 
-export interface TrainingPoint {
-  run: string;
-  update: number;
-  measure: string;
-  unit: string;
-  layer: number | null;
+export interface CurveDocument {
+  name: string;
+  runs: string[];
+  objective: string;
+  mask: string;
   group: string;
-  value: number | null;
-  low: number | null;
-  high: number | null;
-  null: number | null;
+  over: string;
+  count: number;
+  updates: number[];
 }
 
 export interface TrainingDocument {
   name: string;
-  points: TrainingPoint[];
+  path: string;
+  arrays: string[];
+  curves: CurveDocument[];
+  measures: string[];
+  updates: number[];
+  layers: number[];
+  unit: string;
 }
 
 export interface PageDocument {
@@ -156,7 +161,7 @@ export interface PageDocument {
   training: TrainingDocument[];
 }
 
-export type ArrayName = "canvas" | "state" | "role" | "confidence" | "final" | "committed" | "mass" | "visible" | "null" | "rows" | "standing" | "absorbed" | "absorbed_null" | "entropy" | "centroid" | "centroid_null" | "commits" | "commit_confidence" | "float_index" | "top_key" | "top_weight" | "written" | "lift_by_head" | "entropy_by_head" | "first_by_head" | "first_by_head_null" | "head_value" | "head_null" | "pattern" | "geometry" | "geometry_standing" | "geometry_means" | "advantage" | "value_norms" | "role_share" | "role_null" | "role_enrichment" | "flow" | "flow_null" | "flow_fair" | "rollout" | "rollout_null";
+export type ArrayName = "canvas" | "state" | "role" | "confidence" | "final" | "committed" | "mass" | "visible" | "null" | "rows" | "standing" | "absorbed" | "absorbed_null" | "entropy" | "centroid" | "centroid_null" | "commits" | "commit_confidence" | "float_index" | "top_key" | "top_weight" | "written" | "lift_by_head" | "entropy_by_head" | "first_by_head" | "first_by_head_null" | "head_value" | "head_null" | "pattern" | "geometry" | "geometry_standing" | "geometry_means" | "advantage" | "value_norms" | "role_share" | "role_null" | "role_enrichment" | "flow" | "flow_null" | "flow_fair" | "rollout" | "rollout_null" | "curve" | "curve_low" | "curve_high" | "curve_null";
 
 export const AXES: Record<ArrayName, readonly string[]> = {
   canvas: ["step", "position"],
@@ -201,4 +206,8 @@ export const AXES: Record<ArrayName, readonly string[]> = {
   flow_fair: ["layer", "region"],
   rollout: ["layer", "region"],
   rollout_null: ["layer", "region"],
+  curve: ["update", "curve", "measure", "depth"],
+  curve_low: ["update", "curve", "measure", "depth"],
+  curve_high: ["update", "curve", "measure", "depth"],
+  curve_null: ["update", "curve", "measure", "depth"],
 };

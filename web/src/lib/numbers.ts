@@ -72,6 +72,7 @@ function spelled(character: string): string {
 
 /** A text in which nothing is invisible: control and direction characters are spelled out. */
 export function visibleText(text: string): string {
+  if (/^ +$/.test(text)) return "␣".repeat(text.length); // a token of blanks would look like none
   return text.replace(/\r?\n/g, "⏎").replace(/\t/g, "⇥").replace(UNSEEN, spelled).replace(HALVES, spelled);
 }
 

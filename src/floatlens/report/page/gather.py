@@ -1,4 +1,4 @@
-"""From what the user names to a page group: traces, folders of evaluations and demos, and tables of a training.
+"""From what the user names to a page group: traces, and folders of evaluations, demos and curves of a training.
 
 Decided here: names of runs are short and different; samples of all runs are kept unless the user chooses some; the manifest of a demo or
 evaluation is compared with its files before they are read, and a trace checks its own data as it is read. `Room` says what is kept of each
@@ -10,7 +10,7 @@ Refused: what is none of these, a damaged folder, a sample that does not exist.
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from floatlens.report.page.quantise import WEIGHT, as_levels, fitting_way, weigh
 from floatlens.report.page.sample import PARTS, SampleArrays, arrays_of, lift_by_head
 from floatlens.report.page.schema import PAGE_VERSION, PageDocument, RunDocument, SampleDocument
 from floatlens.report.page.studies import evaluations_of, read_claims
-from floatlens.report.page.training import ENDINGS, read_training
+from floatlens.report.page.training import CURVES, read_curves, write_training
 from floatlens.terminal import progress_bar
 from floatlens.trace.trace import Trace, open_trace
 
@@ -41,10 +41,13 @@ NO_HEADS = "The trace kept only means over heads. Record it with detail={'mass':
 class Sources:
     """What was found at the places that the user named."""
 
-    traces: dict[str, Trace]
-    claims: dict[str, Path]
-    tables: dict[str, pl.DataFrame]
-    training: list[Path]
+    traces: dict[str, Trace] = field(default_factory=dict)
+    claims: dict[str, Path] = field(default_factory=dict)
+    """Files of claims."""
+    tables: dict[str, pl.DataFrame] = field(default_factory=dict)
+    """Answers."""
+    training: dict[str, pl.DataFrame] = field(default_factory=dict)
+    """Curves."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,12 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     traces: list[tuple[str, Trace]] = []
     claims: dict[str, Path] = {}
     tables: dict[str, pl.DataFrame] = {}
-    training: list[Path] = []
+    training: dict[str, pl.DataFrame] = {}
     for path in paths:
         given = os.fspath(path)
         place = Path(given)
-        if "://" not in given and place.is_file() and place.suffix in ENDINGS:
-            training.append(place)
+        if "://" not in given and (place / CURVES).is_file():
+            training[place.name] = read_curves(place)
         elif "://" not in given and (place / "claims.json").is_file():
             _refuse_damaged(place)
             claims[place.name] = place / "claims.json"
@@ -81,12 +84,12 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             traces += [(f"{folder.parent.name}-{folder.stem}", open_trace(folder)) for folder in inside]
         elif "://" not in given and not place.is_dir():
             raise Refusal(
-                f"There is nothing to show at {given}. Pass traces, folders that `floatlens eval` or `floatlens demo` wrote, or tables "
-                f"of a training ({', '.join(ENDINGS)})."
+                f"There is nothing to show at {given}. Pass traces, or folders that `floatlens eval`, `floatlens demo` or "
+                "`floatlens curves` wrote."
             )
         else:
-            traces.append((_last_part(given), open_trace(given)))
-    return Sources(_with_different_names(traces), claims, tables, training)
+            traces.append((last_part(given), open_trace(given)))
+    return Sources(with_different_names(traces), claims, tables, training)
 
 
 def _diffusion_first(folder: Path) -> tuple[int, str]:
@@ -95,11 +98,19 @@ def _diffusion_first(folder: Path) -> tuple[int, str]:
     return (order.index(folder.stem) if folder.stem in order else len(order)), folder.stem
 
 
-def _last_part(path: str) -> str:
+def last_part(path: str) -> str:
+    """A short name for a run: the last part of a path, an address or a hub name.
+
+    Examples
+    --------
+    >>> last_part("runs/mdm.zarr"), last_part("GSAI-ML/LLaDA-8B-Instruct")
+    ('mdm', 'LLaDA-8B-Instruct')
+    """
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2].removesuffix(".zarr")
 
 
-def _with_different_names(traces: Sequence[tuple[str, Trace]]) -> dict[str, Trace]:
+def with_different_names(traces: Sequence[tuple[str, Trace]]) -> dict[str, Trace]:
+    """Traces by name; those with the same name are numbered."""
     counts, seen, named = Counter(name for name, _ in traces), Counter[str](), dict[str, Trace]()
     for name, trace in traces:
         seen[name] += 1
@@ -126,7 +137,7 @@ def write_page(sink: Sink, sources: Sources, choices: Choices, *, room: Room = N
     wanted = {name: _chosen(name, trace, choices.samples) for name, trace in sources.traces.items()}
     total = sum(map(len, wanted.values()))
     page = PageDocument("page", PAGE_VERSION, __version__)
-    with progress_bar(total * (len(PARTS) + 1) + len(sources.tables), "Making the page", show=progress) as advance:
+    with progress_bar(total * (len(PARTS) + 1) + len(sources.tables) + len(sources.training), "Making the page", show=progress) as advance:
         for place, (name, trace) in enumerate(sources.traces.items()):
             documents = []
             for number in wanted[name]:
@@ -143,7 +154,9 @@ def write_page(sink: Sink, sources: Sources, choices: Choices, *, room: Room = N
             page.evaluations.extend(documents)
             left_out |= missing
             advance(1)
-        page.training.extend(map(read_training, sources.training))
+        for number, (name, table) in enumerate(sources.training.items()):
+            page.training.append(write_training(sink, table, name, number))
+            advance(1)
         left = total
         for run, (name, trace) in zip(page.runs, sources.traces.items(), strict=True):
             for place, number in enumerate(wanted[name]):
@@ -227,8 +240,8 @@ def _run(name: str, trace: Trace, rule: str, eps: float, samples: list[SampleDoc
     return RunDocument(
         name=name,
         **{
-            field: about[field]
-            for field in ("model", "revision", "family", "seed", "dtype", "device", "edits", "heads", "groups", "chosen")
+            entry: about[entry]
+            for entry in ("model", "revision", "family", "seed", "dtype", "device", "edits", "heads", "groups", "chosen")
         },
         autoregressive=about["sampler"]["name"] == "autoregressive",
         sampler={key: str(value) for key, value in about["sampler"].items() if value is not None},

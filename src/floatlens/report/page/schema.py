@@ -60,10 +60,12 @@ ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "flow_fair": (("layer", "region"), "float32"),
     "rollout": (("layer", "region"), "float32"),
     "rollout_null": (("layer", "region"), "float32"),
+    "curve": (("update", "curve", "measure", "depth"), "float32"),
+    "curve_low": (("update", "curve", "measure", "depth"), "float32"),
+    "curve_high": (("update", "curve", "measure", "depth"), "float32"),
+    "curve_null": (("update", "curve", "measure", "depth"), "float32"),
 }
-"""Axes and dtype of every array of a sample. `layer` has length 1 in counts that are the same for all layers."""
-
-NEVER_QUANTISED = frozenset(ARRAYS) - {"lift_by_head", "top_weight"}
+"""Axes and dtype of every array of a sample, and of a training. `layer` has length 1 in counts that are the same for all layers."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ class ClaimsDocument:
 
     source: str
     caution: str
+    models: list[str]
     about: dict[str, str]
     claims: list[ClaimDocument]
 
@@ -210,27 +213,31 @@ class AnswerDocument:
 
 
 @dataclass(frozen=True)
-class TrainingPoint:
-    """One measure after one update of a training."""
+class CurveDocument:
+    """One curve of a training: a run, or several that differ in their seed only. `count` texts or seeds (`over`) make its interval."""
 
-    run: str
-    update: int
-    measure: str
-    unit: str
-    layer: int | None
+    name: str
+    runs: list[str]
+    objective: str
+    mask: str
     group: str
-    value: float | None
-    low: float | None
-    high: float | None
-    null: float | None
+    over: str
+    count: int
+    updates: list[int]
 
 
 @dataclass(frozen=True)
 class TrainingDocument:
-    """Measures against the update."""
+    """Measures against the update. The axis `depth` of its arrays is the mean over all layers, and then `layers`."""
 
     name: str
-    points: list[TrainingPoint]
+    path: str
+    arrays: list[str]
+    curves: list[CurveDocument]
+    measures: list[str]
+    updates: list[int]
+    layers: list[int]
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -256,7 +263,7 @@ DOCUMENTS = (
     Point,
     EvaluationDocument,
     AnswerDocument,
-    TrainingPoint,
+    CurveDocument,
     TrainingDocument,
     PageDocument,
 )

@@ -51,7 +51,7 @@ def read_claims(file: Path, source: str) -> ClaimsDocument:
         models = {str(role): str(model) for role, model in document["about"].get("models", {}).items()}
         claims = [_claim(claim, models) for claim in document["claims"]]
         about = {str(name): str(value) for name, value in document["about"].items() if not isinstance(value, dict)}
-        return ClaimsDocument(source, str(document.get("caution", "")), about | models, claims)
+        return ClaimsDocument(source, str(document.get("caution", "")), list(models.values()), about, claims)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{file} cannot be read as the claims of a demo ({type(error).__name__}: {error}). Run the demo again.") from None
 

@@ -1,76 +1,127 @@
-"""Measures against the update: a table of what a model in training measured at its checkpoints.
+"""Attention along a training: what `floatlens curves` measured at the checkpoints, as arrays of the page.
 
-The table is Parquet, CSV or JSON (a list of objects); docs/reference/page-format.md says what its columns are. Only `update`, `measure` and
-`value` are required. Refused: a table without them, and an update that is not a whole number.
+Decided here: runs with the same objective and mask, each with another seed, are one curve, the mean over its seeds with an interval over
+seeds; it has a point only where all of them have a checkpoint. A run alone is a curve with an interval over the texts that it read. Rows of
+one group are a curve of their own. The axis `depth` holds the mean over all layers first, and then every layer.
+
+Refused: a table without the columns that `floatlens curves` writes, or without a row.
 """
 
-import json
-import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import polars as pl
+import xarray as xr
 
 from floatlens.errors import Refusal
-from floatlens.report.page.schema import TrainingDocument, TrainingPoint
+from floatlens.report.page.group import Sink, write_array, write_group
+from floatlens.report.page.schema import CurveDocument, TrainingDocument
+from floatlens.statistics.resampling import bootstrap
 
-ENDINGS = (".parquet", ".csv", ".json")
-REQUIRED = ("update", "measure", "value")
+CURVES = "curves.parquet"
+COLUMNS = ("run", "objective", "mask", "seed", "update", "text", "group", "layer", "measure", "value", "null")
+KINDS = {"ar": "next token", "diffusion": "diffusion"}
 
 
-def read_training(file: Path) -> TrainingDocument:
-    """Read a table of measures by update.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "sink.json"
-    >>> _ = file.write_text('[{"update": 100, "measure": "on the first token", "value": 3.5, "null": 2.0, "unit": "%"}]')
-    >>> read_training(file).points[0].null
-    2.0
-    """
-    rows = _rows(file)
-    if not rows:
-        raise Refusal(f"{file} holds no rows. A table for the page has the columns {', '.join(REQUIRED)} and at least one row.")
-    for name in REQUIRED:
-        if name not in rows[0]:
-            raise Refusal(f"{file} has no column {name!r}. A table for the page has the columns {', '.join(REQUIRED)}.")
+def read_curves(folder: Path) -> pl.DataFrame:
+    """The table of a folder that `floatlens curves` wrote."""
+    file = folder / CURVES
     try:
-        points = [_point(row) for row in rows]
-    except (TypeError, ValueError) as error:
-        raise Refusal(f"{file} holds a value that is not a number where one is needed ({error}). Correct the table.") from None
-    return TrainingDocument(file.stem, sorted(points, key=lambda point: (point.run, point.measure, point.update)))
+        table = pl.read_parquet(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise Refusal(f"{file} cannot be read ({error}). Write it again with `floatlens curves`.") from None
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        raise Refusal(f"{file} has no column {missing[0]!r}. Pass a folder that `floatlens curves` wrote.")
+    if table.is_empty():
+        raise Refusal(f"{file} holds no rows. Write it again with `floatlens curves`.")
+    return table
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    try:
-        if file.suffix == ".parquet":
-            return pl.read_parquet(file).to_dicts()
-        if file.suffix == ".csv":
-            return pl.read_csv(file).to_dicts()
-        rows = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise Refusal(f"{file} cannot be read as a table ({error}). Tables are Parquet, CSV or a JSON list of objects.") from None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise Refusal(f"{file} is not a JSON list of objects.")
-    return rows
+@dataclass(frozen=True)
+class _Axes:
+    """What the axes of a training hold."""
+
+    updates: list[int]
+    measures: list[str]
+    layers: list[int]
+    texts: list[int]
 
 
-def _point(row: dict[str, Any]) -> TrainingPoint:
-    update = row["update"]
-    if isinstance(update, bool) or update is None or int(update) != float(update):
-        raise ValueError(f"update {update!r}")
-    layer = row.get("layer")
-    return TrainingPoint(
-        run=str(row.get("run") or ""),
-        update=int(update),
-        measure=str(row["measure"]),
-        unit=str(row.get("unit") or ""),
-        layer=None if layer is None else int(layer),
-        group=str(row.get("group") or ""),
-        **{name: _number(row.get(name)) for name in ("value", "low", "high", "null")},
+def write_training(sink: Sink, table: pl.DataFrame, name: str, number: int) -> TrainingDocument:
+    """Write the curves of a table below `training/NUMBER`."""
+    axes = _Axes(
+        sorted(table["update"].unique().to_list()),
+        table["measure"].unique(maintain_order=True).to_list(),
+        sorted(table["layer"].unique().to_list()),
+        sorted(table["text"].unique().to_list()),
+    )
+    documents, described = [], []
+    for runs in _curves(table):
+        own = table.filter(pl.col("run").is_in(runs))
+        for group in own["group"].unique(maintain_order=True).to_list():
+            values = xr.concat([_of_run(own.filter(run=run, group=group), axes) for run in runs], "run")
+            found = _described(values)
+            there = found["estimate"].notnull().any(["measure", "depth"]).values
+            updates = [update for update, known in zip(axes.updates, there, strict=True) if known]
+            documents.append(_document(own, runs, group, len(axes.texts), updates))
+            described.append(found)
+    path = f"training/{number}"
+    write_group(sink, path, {})
+    joined = xr.concat(described, "curve").transpose("update", "curve", "measure", "depth")
+    arrays = {"curve": "estimate", "curve_low": "low", "curve_high": "high", "curve_null": "null"}
+    for array, of in arrays.items():
+        write_array(sink, path, array, joined[of].values)
+    return TrainingDocument(name, path, list(arrays), documents, axes.measures, axes.updates, axes.layers, "%")
+
+
+def _curves(table: pl.DataFrame) -> list[list[str]]:
+    """The runs of each curve: those that differ in nothing but their seed, together."""
+    curves = []
+    for (_, _), own in table.group_by("objective", "mask", maintain_order=True):
+        seeds = own.select("run", "seed").unique(maintain_order=True)
+        runs = seeds["run"].to_list()
+        curves += [runs] if seeds["seed"].n_unique() == len(runs) else [[run] for run in runs]
+    return curves
+
+
+def _document(table: pl.DataFrame, runs: list[str], group: str, texts: int, updates: list[int]) -> CurveDocument:
+    objective, mask = table["objective"][0], table["mask"][0]
+    several = len(runs) > 1
+    return CurveDocument(
+        name=f"{KINDS.get(objective, objective)}, {mask}" if several else runs[0],
+        runs=runs,
+        objective=objective,
+        mask=mask,
+        group=group,
+        over="seeds" if several else "texts",
+        count=len(runs) if several else texts,
+        updates=updates,
     )
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None or not math.isfinite(float(value)) else float(value)
+def _of_run(table: pl.DataFrame, axes: _Axes) -> xr.Dataset:
+    """`value` and `null` over text, update, measure and depth; NaN where a run has no checkpoint."""
+    dims = {"text": axes.texts, "update": axes.updates, "measure": axes.measures, "layer": axes.layers}
+    places = tuple(np.searchsorted(labels, table[name].to_numpy()) for name, labels in dims.items() if name != "measure")
+    measure = np.array([axes.measures.index(name) for name in table["measure"].to_list()], dtype=int)
+    cells = (places[0], places[1], measure, places[2])
+    variables = {}
+    for name in ("value", "null"):
+        filled = np.full([len(labels) for labels in dims.values()], np.nan)
+        filled[cells] = table[name].to_numpy()
+        by_layer = xr.DataArray(filled, dims=list(dims)).rename(layer="depth")
+        variables[name] = xr.concat([by_layer.mean("depth").expand_dims("depth"), by_layer], "depth")
+    return xr.Dataset(variables)
+
+
+def _described(values: xr.Dataset) -> xr.Dataset:
+    """The mean over texts, or over seeds where there are several, with its interval and its null."""
+    if values.sizes["run"] == 1:
+        found = bootstrap(values["value"].isel(run=0).rename(text="sample"))
+    else:
+        found = bootstrap(values["value"].mean("text").rename(run="sample"))
+        whole = values["value"].mean("text").notnull().all("run")
+        found = found[["estimate", "low", "high"]].where(whole)
+    return found[["estimate", "low", "high"]].assign(null=values["null"].mean(["run", "text"]))
