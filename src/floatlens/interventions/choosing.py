@@ -156,7 +156,7 @@ def _follows(picked: _Picked, other: _Picked | None, rows: int) -> bool:
 def anchors(picker: KeyPicker, received: Received, measured: Tensor | None = None) -> Tensor:
     """The keys that an intervention picks by what keys received in a step (from the first group of rows): bool (sample, head, key).
 
-    `measured` are the keys that it may pick, if they are known already.
+    With a layer axis before these, if what they received has one. `measured` are the keys that it may pick, if they are known already.
 
     Examples
     --------
@@ -167,16 +167,17 @@ def anchors(picker: KeyPicker, received: Received, measured: Tensor | None = Non
     >>> anchors(MaskAnchors(1), Received(("all",), 0, mass, seen, seen / 6, torch.tensor([[[2.0]]]))).tolist()
     [[[False, True, False]]]
     """
-    measured = measured_keys(received) if measured is None else measured
-    mass, visible, null, rows = (values[:, :, 0] for values in (received.mass, received.visible, received.null, received.rows))
+    measured = measured_keys(received.visible, received.rows) if measured is None else measured
+    mass, visible = received.mass.select(-2, 0), received.visible.select(-2, 0)
     if isinstance(picker, MaskAbove):
+        null, rows = received.null.select(-2, 0), received.rows.select(-1, 0)
         return measured & (anchor_rules.margin(picker.rule, mass, visible, null, rows) > picker.eps + anchor_rules.ROUNDING)
     return strongest((mass / visible).masked_fill(~measured, float("-inf")), picker.k)
 
 
-def measured_keys(received: Received) -> Tensor:
-    """Keys that enough rows saw to tell: bool (sample, head or 1, key)."""
-    return anchor_rules.eligible(received.visible[:, :, 0], received.rows[:, :, 0])
+def measured_keys(visible: Tensor, rows: Tensor) -> Tensor:
+    """Keys that enough rows (of the first group) saw to tell: bool (sample, head or 1, key)."""
+    return anchor_rules.eligible(visible.select(-2, 0), rows.select(-1, 0))
 
 
 def strongest(values: Tensor, count: int) -> Tensor:
