@@ -82,14 +82,14 @@ class AttentionCall:
         """Hide keys: `keys` is True where a key may no longer be seen, broadcastable to (sample, head, query, key)."""
         if keys.dtype != torch.bool:
             raise Refusal(f"call.hide takes a boolean tensor, True where a key is hidden; this one is {keys.dtype}.")
-        keys = self._over_queries_and_keys(keys, "call.hide")
+        everywhere = self._over_queries_and_keys(keys, "call.hide")
         mask = self._explicit_mask()
         if mask is None:
-            hidden = ~keys
+            hidden = (~as_four_axes(keys)).expand_as(everywhere)  # what is hidden from all queries is written down once
         elif mask.dtype == torch.bool:
-            hidden = mask & ~keys
+            hidden = mask & ~everywhere
         else:
-            hidden = mask.masked_fill(keys, float("-inf"))
+            hidden = mask.masked_fill(everywhere, float("-inf"))
         return replace(self, mask=hidden, causal=False)
 
     def add_bias(self, bias: Tensor) -> "AttentionCall":

@@ -120,4 +120,8 @@ def plain(call: AttentionCall) -> Tensor:
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None or mask.dtype != torch.bool:
         return mask
+    if mask.dim() == 4 and mask.shape[2] > 1 and mask.stride(2) == 0:  # the same for all queries
+        one_row = _additive(mask[:, :, :1], dtype)
+        assert one_row is not None
+        return one_row.expand_as(mask)
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), float("-inf"))

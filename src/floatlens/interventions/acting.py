@@ -148,7 +148,8 @@ def hide_keys(call: AttentionCall, entries: Tensor, real: Real, *, safe: bool = 
     >>> hidden.call.mask.int().tolist(), hidden.whole  # the first query sees only key 0, itself
     ([[[[1, 0], [0, 1]]]], False)
     """
-    entries = F.pad(entries, (0, call.keys - entries.shape[-1]))
+    if call.keys > entries.shape[-1]:
+        entries = F.pad(entries, (0, call.keys - entries.shape[-1]))
     if not real.all_queries:
         entries = entries & real.queries[:, None, :, None]
     if safe:

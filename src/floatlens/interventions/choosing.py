@@ -124,7 +124,10 @@ class Memory:
         if len(together) == 1 and together[0][2] == slice(0, len(last)):  # all rows, in one call; usually over the same keys
             picked, there, _ = together[0]
             if picked.first == call.key_start and picked.keys[number].shape[-1] == call.keys:
-                return Recalled(picked.keys[number][there], [True] * len(last), picked.there_were[there])
+                keys, there_were = picked.keys[number], picked.there_were
+                if len(keys) > len(last):
+                    keys, there_were = keys[there], there_were[there]
+                return Recalled(keys, [True] * len(last), there_were)
         keys = torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device)
         there_were = torch.zeros(call.samples, dtype=torch.long, device=keys.device)
         for picked, there, here in together:

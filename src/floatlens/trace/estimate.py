@@ -165,13 +165,18 @@ class Shapes:
         return Estimate(len(self.lengths), self.steps, longest, disk, sum(of_samples), all_kept, streamed, held, self.is_bound)
 
     def _held(self) -> Held:
-        """What the layers of one step hold."""
+        """What the layers of one step hold; in some models layers differ in width."""
         config, longest = self.config, max(self.lengths)
-        heads, depth = config.num_attention_heads, getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        row = config.num_hidden_layers * depth * self.itemsize * self.batch_size  # of one head, in all layers and samples
+        of_layers: Any = getattr(config, "per_layer_config", None)
+        queries = keys = 0
+        for own in [*of_layers] if of_layers is not None else [config] * config.num_hidden_layers:
+            heads = own.num_attention_heads
+            depth = getattr(own, "head_dim", None) or own.hidden_size // heads
+            queries += heads * depth
+            keys += (getattr(own, "num_key_value_heads", None) or heads) * depth
+        row = self.itemsize * self.batch_size  # bytes of a number, in all samples
         candidates = longest if self.may_predict is None else min(longest, self.may_predict)
-        kv_heads = getattr(config, "num_key_value_heads", None) or heads
-        return Held(row * heads * longest, row * kv_heads * longest, row * heads * candidates)
+        return Held(row * queries * longest, row * keys * longest, row * queries * candidates)
 
     def _arrays(self, length: int, detail: Detail) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], int]]:
         """The axes, the shape and the bytes of an entry of every array of a sample."""
