@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dense
 import elsewhere
@@ -84,7 +85,7 @@ def test_queries_and_keys_stay_what_they_are_where_a_device_sums_in_float32(dtyp
     query, key, value = (tensor.to(elsewhere.device()) for tensor in numbers(dtype, 1.0))
     grown: list[tuple[int, ...]] = []
 
-    class Watching(torch.utils._python_dispatch.TorchDispatchMode):
+    class Watching(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
             if func.overloadpacket.__name__ == "_to_copy" and result.dtype == torch.float32 and args[0].dtype == dtype:

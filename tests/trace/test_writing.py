@@ -143,5 +143,5 @@ def test_steps_arrive_whole_whatever_the_portions_in_which_they_are_handed_over(
         first += 4 * count
     sample.finish({}, {})
     folder.finish({"format": "trace"})
-    written = zarr.open_group(tmp_path / "run.zarr" / "samples" / "00000", mode="r")["confidence"]
+    written = zarr.open_array(tmp_path / "run.zarr" / "samples" / "00000" / "confidence", mode="r")
     np.testing.assert_array_equal(np.asarray(written[...]), np.arange(first, dtype=np.float32).reshape(-1, 4))
