@@ -8,7 +8,7 @@ Refused: calls with dropout or gradients, calls that do not have four axes, and 
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -250,7 +250,7 @@ def full_precision(device: torch.device) -> Iterator[None]:
     if precision != "highest":
         torch.set_float32_matmul_precision("highest")
     try:
-        with torch.autocast(device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext():
             yield
     finally:
         if precision != "highest":
