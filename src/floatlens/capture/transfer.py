@@ -10,6 +10,7 @@ until it has arrived, and a landing hands out memory again only once what was in
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Arriving:
             self._sent, start = None, 0
             for place, dtype, shape in self._places:
                 stop = start + shape.numel() * dtype.itemsize
-                self._arrays[place] = packed[start:stop].view(torch.empty(0, dtype=dtype).numpy().dtype).reshape(shape)
+                self._arrays[place] = packed[start:stop].view(_of_numpy(dtype)).reshape(shape)
                 start = stop
         return self._arrays
 
@@ -90,3 +91,8 @@ class Arriving:
         packed = self._arrived[: self._sent.numel()].numpy().copy()
         self._landing.give_back(self._arrived)
         return packed
+
+
+@cache
+def _of_numpy(dtype: torch.dtype) -> np.dtype[Any]:
+    return torch.empty(0, dtype=dtype).numpy().dtype
