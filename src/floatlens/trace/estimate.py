@@ -172,7 +172,7 @@ class Shapes:
         for own in [*of_layers] if of_layers is not None else [config] * config.num_hidden_layers:
             heads = own.num_attention_heads
             depth = getattr(own, "head_dim", None) or own.hidden_size // heads
-            queries += heads * depth
+            queries += heads * (depth + 1)  # with the logsumexp of each row
             keys += (getattr(own, "num_key_value_heads", None) or heads) * depth
         row = self.itemsize * self.batch_size  # bytes of a number, in all samples
         candidates = longest if self.may_predict is None else min(longest, self.may_predict)
@@ -228,7 +228,7 @@ def estimate(plan: Plan, detail: Detail, changes: Sequence[str] = ()) -> Estimat
         steps=max(plan.steps_at_most, 1),
         detail=detail,
         regions=region_names(plan.encoded),
-        batch_size=plan.decoding.batch_size,
+        batch_size=min(plan.decoding.batch_size, len(plan.encoded)),
         may_predict=None if plan.options is None else max(gen_length + masks_in(lm, prompt) for prompt in plan.encoded),
         itemsize=lm.dtype.itemsize,
         autoregressive=lm.sampler == "autoregressive",
