@@ -8,7 +8,7 @@ import torch
 
 import floatlens as fl
 from floatlens.capture.call import AttentionCall
-from floatlens.capture.edits import Before
+from floatlens.capture.edits import Before, received_by_layer
 from floatlens.capture.forward import Forward
 from floatlens.interventions import KeepSinks, MaskAbove, MaskAnchors, RandomKeys, ZeroAnchorValues
 from floatlens.interventions import running as running_module
@@ -57,7 +57,7 @@ def test_a_pass_is_measured_once_unless_it_must_know_meanwhile(
     intervention: Intervention, measured: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    measure = running_module.received_by_layer
+    measure = received_by_layer
 
     def counted(observation: Any, *given: Any) -> Any:
         seen.append(observation.layers)
