@@ -41,6 +41,7 @@ bench: $(READY)  ## measure what tracing, measuring and asking cost; prints the 
 	$(BIN)/python benchmarks/host_cost.py
 	$(BIN)/python benchmarks/trace_cost.py
 	$(BIN)/python benchmarks/tap_cost.py
+	$(BIN)/python benchmarks/precision.py
 	$(BIN)/python benchmarks/page_speed.py
 
 web: web-types  ## build the page from web/ into the package (needs Node 20; users never do)

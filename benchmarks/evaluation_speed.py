@@ -6,7 +6,8 @@ by one, and writing alone in batches of 8, unedited, under mask-anchors:1 and un
 turns: whatever else the machine does only adds. Writing goes on to the last token, whatever a text says, so that all ways take the same
 steps. Batched and one by one must give the same answers: the same predictions, and log-likelihoods to 1e-3. Goals: mask-anchors at most
 1.3 times unedited writing on SmolLM2-135M, a control at most 1.5 times. A twin's layers take less than a millisecond, and the bookkeeping
-around each attention call outweighs them. `--write` also writes docs/benchmarks/evaluation-speed.md.
+around each attention call outweighs them. `--write` also writes docs/benchmarks/evaluation-speed.md. On a machine that others use,
+`--one-core` measures in processor time, torch with one thread; `--interventions MODEL` measures only those, of one model.
 """
 
 import argparse
@@ -36,7 +37,9 @@ REAL = "smollm2-135m"
 LIKELIHOOD_TOLERANCE = 1e-3
 
 
-def turns(ways: dict[str, Callable[[], Any]], rounds: int, name: str) -> tuple[dict[str, float], dict[str, Any]]:
+def turns(
+    ways: dict[str, Callable[[], Any]], rounds: int, name: str, clock: Callable[[], float]
+) -> tuple[dict[str, float], dict[str, Any]]:
     """The fewest seconds each way took, and what it returned."""
     taken: dict[str, list[float]] = {way: [] for way in ways}
     returned: dict[str, Any] = {}
@@ -44,15 +47,17 @@ def turns(ways: dict[str, Callable[[], Any]], rounds: int, name: str) -> tuple[d
         task = bar.add_task(name, total=rounds * len(ways))
         for _ in range(rounds):
             for way in random.sample(list(ways), len(ways)):
-                began = time.perf_counter()
+                began = clock()
                 returned[way] = ways[way]()
-                taken[way].append(time.perf_counter() - began)
+                taken[way].append(clock() - began)
                 bar.advance(task)
     return {way: min(seconds) for way, seconds in taken.items()}, returned
 
 
-def measure(lm: fl.LanguageModel, samples: Sequence[Sample], wording: Wording, length: int, rounds: int) -> list[str]:
-    """The rows of one model."""
+def measure(
+    lm: fl.LanguageModel, samples: Sequence[Sample], wording: Wording, length: int, rounds: int, clock: Callable[[], float], batches: bool
+) -> list[str]:
+    """The rows of one model: of batches, if they are wanted, and of interventions."""
     prompts = [format_prompt(sample, arrange(sample, GoldOnly()), wording) for sample in samples]
     to_the_end: dict[str, Any] = {"stop_at_eos": False} if lm.sampler == "autoregressive" else {}  # texts under interventions end elsewhere
 
@@ -72,11 +77,13 @@ def measure(lm: fl.LanguageModel, samples: Sequence[Sample], wording: Wording, l
         return lm.generate(prompts, gen_length=length, batch_size=8, intervention=under, progress=False, **to_the_end)
 
     lm.generate(prompts[:1], gen_length=2, progress=False)  # warm up
-    ways: dict[str, Callable[[], Any]] = {"batch 8": lambda: asked(8), "batch 1": lambda: asked(1), "unedited": lambda: written(None)}
-    ways |= {one: (lambda one=one: written(one)) for one in GOALS}
-    seconds, tables = turns(ways, rounds, lm.name)
-    check_same(tables["batch 8"], tables["batch 1"], lm.name)
-    rows = [f"| {lm.name} | {len(samples)} questions, one by one over 8 at a time | {seconds['batch 1'] / seconds['batch 8']:.2f}x | |"]
+    ways: dict[str, Callable[[], Any]] = {"batch 8": lambda: asked(8), "batch 1": lambda: asked(1)} if batches else {}
+    ways |= {"unedited": lambda: written(None), **{one: (lambda one=one: written(one)) for one in GOALS}}
+    seconds, tables = turns(ways, rounds, lm.name, clock)
+    rows = []
+    if batches:
+        check_same(tables["batch 8"], tables["batch 1"], lm.name)
+        rows = [f"| {lm.name} | {len(samples)} questions, one by one over 8 at a time | {seconds['batch 1'] / seconds['batch 8']:.2f}x | |"]
     for one, goal in GOALS.items():
         ratio = seconds[one] / seconds["unedited"]
         verdict = f"<= {goal}x: {'met' if ratio <= goal else 'missed'}" if lm.name == REAL else ""
@@ -99,18 +106,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="turns of each way")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks/evaluation-speed.md")
+    parser.add_argument("--one-core", action="store_true", help="measure in processor time, torch with one thread")
+    parser.add_argument("--interventions", metavar="MODEL", help="measure only interventions, of this model")
     asked = parser.parse_args()
+    clock = time.process_time if asked.one_core else time.perf_counter
+    if asked.one_core:
+        torch.set_num_threads(1)
     lines = ["| model | what over what | ratio | goal |", "|---|---|---|---|"]
-    for name in ("twin-mdm", "twin-arm"):
+    for name in [asked.interventions] if asked.interventions else ["twin-mdm", "twin-arm", REAL]:
         task = load_task("world-description", count=8)
-        lines += measure(fl.load(name), task.samples, task.wording, task.gen_length, asked.rounds)
-    try:
-        real = fl.load(REAL)
-    except fl.Refusal as refusal:
-        lines.append(f"| {REAL} | not measured: {str(refusal).splitlines()[0]} | | |")
-    else:
-        lines += measure(real, load_task("world-description", count=8).samples, QA_WORDING, 16, asked.rounds)
-    lines += ["", f"The predictions of a batch are those of each question alone; log-likelihoods agree to {LIKELIHOOD_TOLERANCE:g}."]
+        how = (QA_WORDING, 16) if name == REAL else (task.wording, task.gen_length)
+        try:
+            lm = fl.load(name)
+        except fl.Refusal as refusal:
+            lines.append(f"| {name} | not measured: {str(refusal).splitlines()[0]} | | |")
+        else:
+            lines += measure(lm, task.samples, *how, asked.rounds, clock, batches=asked.interventions is None)
+    if asked.interventions is None:
+        lines += ["", f"The predictions of a batch are those of each question alone; log-likelihoods agree to {LIKELIHOOD_TOLERANCE:g}."]
     Console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if asked.write:
         write_table(

@@ -22,6 +22,7 @@ This module imports neither torch nor xarray: a trace is read without torch.
 
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -142,16 +143,9 @@ def rank(strength: Array, count: int, *, rounding: float = 0.0) -> Array:
     [1, 3, 0]
     """
     xp, keys = _namespace(strength), strength.shape[-1]
-    left = xp.where(xp.isfinite(strength), strength, -math.inf)
-    position = xp.arange(keys, device=left.device)
-    ranks = xp.zeros_like(left, dtype=xp.int32) + keys
-    for number in range(min(count, keys)):
-        best = xp.amax(left, -1)[..., None]
-        slack = rounding * abs(xp.where(best > -math.inf, best, 0.0))
-        first = xp.argmax(xp.where(left >= best - slack, 1, 0), -1)[..., None]  # argmax returns the first of equals
-        chosen = (position == first) & (left > -math.inf)
+    ranks = xp.zeros_like(strength, dtype=xp.int32) + keys
+    for number, chosen in enumerate(_best_first(strength, count, rounding)):
         ranks = xp.where(chosen, number, ranks)
-        left = xp.where(chosen, -math.inf, left)
     return ranks
 
 
@@ -163,7 +157,26 @@ def strongest(strength: Array, count: int, *, rounding: float = 0.0) -> Array:
     >>> strongest(np.array([0.1, 0.4, np.nan, 0.2]), 2).tolist()
     [False, True, False, True]
     """
-    return rank(strength, count, rounding=rounding) < min(count, strength.shape[-1])
+    best = None
+    for chosen in _best_first(strength, count, rounding):
+        best = chosen if best is None else best | chosen
+    return strength < strength if best is None else best
+
+
+def _best_first(strength: Array, count: int, rounding: float) -> Iterator[Array]:
+    """The strongest key, then the next, as booleans over keys: nowhere true once no key with a strength is left."""
+    xp, keys = _namespace(strength), strength.shape[-1]
+    left = xp.nan_to_num(strength, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+    position = xp.arange(keys, device=left.device)
+    for number in range(min(count, keys)):
+        least = xp.amax(left, -1, keepdims=True)
+        if rounding:
+            least = least - rounding * abs(least)  # minus infinity stays what it is
+        first = xp.argmax((left >= least).view(xp.uint8), -1, keepdims=True)  # argmax returns the first of equals
+        chosen = (position == first) & (left > -math.inf)
+        yield chosen
+        if number + 1 < count:
+            left = xp.where(chosen, -math.inf, left)
 
 
 def _namespace(values: Array) -> Any:

@@ -1,10 +1,17 @@
-"""Memory stays bounded: what a tap holds at once does not grow with the square of the text."""
+"""Memory stays bounded: what a tap holds at once does not grow with the square of the text, nor a trace with what its layers show."""
 
+from typing import Any
+
+import numpy as np
+import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
 import zoo
+from floatlens.capture import reduction, tapping
+from floatlens.errors import BrokenPromise
 
 
 def peak_bytes(run: object) -> int:
@@ -75,6 +82,99 @@ def test_what_is_held_of_many_layers_stays_within_the_bytes_that_are_allowed() -
     few, all_of_them = peak_bytes(lambda: tapped(of_all_layers // 16)), peak_bytes(lambda: tapped(of_all_layers))
     assert few < all_of_them - of_all_layers / 2
     assert few < 2 * 2048 * 2048 * 4, "the two buffers of a block, and little more"
+
+
+PROMPT_LENGTH, WRITTEN, MASK = 240, 16, 63
+
+
+@pytest.fixture(scope="module")
+def deep_model() -> fl.LanguageModel:
+    """Thirty-two layers that write."""
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 1}
+    config = LlamaConfig(vocab_size=64, num_hidden_layers=32, **sizes)
+    config.is_causal = False
+    return fl.LanguageModel(LlamaForCausalLM(config).eval(), mask_token_id=MASK)
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, *, waiting: int, seen: int) -> None:
+    """Reduce calls when more bytes of them wait, and let go of queries when more bytes of them were seen."""
+    monkeypatch.setattr(tapping.TapRequest, "__init__", _with_held_bytes(tapping.TapRequest.__init__, waiting))
+    monkeypatch.setattr(reduction, "SEEN_BYTES", seen)
+
+
+def _with_held_bytes(make: Any, waiting: int) -> Any:
+    return lambda self, **given: make(self, **{**given, "held_bytes": waiting})
+
+
+def traced(lm: fl.LanguageModel) -> Any:
+    generator = torch.Generator().manual_seed(1)
+    prompts = [torch.randint(0, MASK - 5, (length,), generator=generator).tolist() for length in (PROMPT_LENGTH, PROMPT_LENGTH)]
+    return lm.trace(prompts, gen_length=WRITTEN, steps=2, block_length=8, batch_size=2, progress=False)
+
+
+def test_beyond_both_limits_a_trace_of_32_layers_is_the_same_in_bounded_memory(
+    deep_model: fl.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls are reduced four layers at a time, and of the queries of a step only those of rows that may predict stay."""
+    length, samples, depth = PROMPT_LENGTH + WRITTEN, 2, 16
+    row = 32 * depth * 4 * samples * length  # bytes of a head of all layers
+    queries, keys = 4 * row, row
+    whole, seen_at_once = traced(deep_model), []
+    add = reduction.SeenStep.add
+
+    def watched(self: reduction.SeenStep, layers: reduction.SeenLayers) -> None:
+        add(self, layers)
+        seen_at_once.append((self.bytes, sum(len(held.identities) for held in self.layers)))
+
+    monkeypatch.setattr(reduction.SeenStep, "add", watched)
+    peak_without = peak_bytes(lambda: traced(deep_model))
+    assert max(seen_at_once)[0] >= queries + keys, "without limits, everything is held"
+    seen_at_once.clear()
+    limit(monkeypatch, waiting=(queries + 2 * keys) // 8, seen=(queries + keys) // 4)
+    peak = peak_bytes(lambda: traced(deep_model))
+    calls = [layers for _, layers in seen_at_once]
+    assert len(set(calls)) >= 6, "the first limit was not reached: layers were all reduced at once"
+    most = max(held for held, _ in seen_at_once)
+    assert most < keys + queries // 8 + (queries + keys) // 4, "the second limit was not reached, or did not bind"
+    assert peak < peak_without - (queries + keys) // 2
+    limited = traced(deep_model)
+    for name in whole.dataset.data_vars:
+        found, expected = limited.dataset[name].values, whole.dataset[name].values
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6, err_msg=str(name))
+        else:
+            np.testing.assert_array_equal(found, expected, err_msg=str(name))
+
+
+def test_a_row_that_predicts_without_being_a_candidate_is_noticed() -> None:
+    """Its queries are gone; those of another row must not stand in for them."""
+    seen = reduction.SeenStep(at_most=0)
+    held: list[reduction.SeenLayers] = []
+    hidden = torch.randn(1, 2, 6, 4)
+    request = tapping.TapRequest(layers=1, keep=["mass"], on_seen=held.append)
+    with tapping.Tap(module := zoo.Direct(), request):
+        module(hidden, hidden, hidden)
+    seen.begin(torch.tensor([1, 3, 4]))
+    seen.add(held[0])
+    assert seen.layers[0].observation.query.shape[3] == 3
+    groups = {"predicting": torch.tensor([[True, True]])}
+    there = reduction.ChosenRows(torch.tensor([[4, 1]]), groups).observe(seen.layers[0].observation, seen.layers[0].rows)
+    assert torch.equal(there.query[0], hidden[:, :, [4, 1]])
+    with pytest.raises(BrokenPromise, match="not among the candidates"):
+        reduction.ChosenRows(torch.tensor([[4, 2]]), groups).observe(seen.layers[0].observation, seen.layers[0].rows)
+
+
+def test_keys_that_lie_in_a_fused_projection_are_counted_with_all_that_they_keep() -> None:
+    fused = torch.randn(1, 2, 8, 12)
+    query, key, value = fused.split(4, dim=-1)
+    held: list[reduction.SeenLayers] = []
+    with tapping.Tap(module := zoo.Direct(), tapping.TapRequest(layers=1, keep=["mass"], on_seen=held.append)):
+        module(query, key, value)
+    assert held[0].bytes >= fused.nbytes
+    fewer = held[0].only(torch.tensor([2]))
+    assert fewer.bytes < fused.nbytes / 2
+    assert torch.equal(fewer.observation.key, held[0].observation.key)
 
 
 def test_a_full_pattern_is_kept_only_where_it_was_asked_for() -> None:

@@ -1,8 +1,8 @@
 """A device that is not the CPU, made with torch's PrivateUse1: every tensor on it is really elsewhere, and mixing devices raises.
 
-It is compiled once per machine with the compiler that is there (under a minute, then kept in ~/.cache/floatlens-tests). Nothing on it is
-asynchronous, so a missing synchronisation does not show; what shows is where a tensor lives and how often something is fetched from
-there: `Counted`.
+It is compiled once per machine with the compiler that is there (under a minute, then kept in ~/.cache/floatlens-tests). Operators on it
+are done when they return; a copy to the host that need not be waited for is made when somebody waits for it, and not before, so that
+whoever reads too early finds NaN. What shows besides is where a tensor lives, and how often something is fetched from there: `Counted`.
 """
 
 import hashlib
@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from floatlens.capture import transfer
 
 NAME = "elsewhere"
 WAITING = (  # operators whose result the host must wait for
@@ -73,6 +75,7 @@ def device() -> torch.device:
     utilities.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, module)
     utilities.generate_methods_for_privateuse1_backend()
+    transfer.MEANWHILE[NAME] = False
     return torch.device(NAME, 0)
 
 

@@ -1,5 +1,8 @@
 // A device that is not the CPU, for machines that have no other: its memory is host memory of its own, its operators are the CPU's, run on
 // copies. A tensor that lives here and one that lives on the CPU never meet in an operator: that raises, as it does on a GPU.
+//
+// A copy to the CPU that need not be waited for is made as late as a GPU might make it: when somebody waits for an event that was recorded
+// after it. Until then what it writes to is NaN, and what it reads from is read as it is by then.
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -14,6 +17,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <set>
 #include <string>
 
@@ -35,16 +39,53 @@ struct Memory final : c10::Allocator {
 };
 Memory memory;
 
+struct LateCopy {
+  at::Tensor from, to;  // both as tensors of the CPU; the first one over memory that is here
+  at::Tensor source;    // keeps that memory
+  int64_t number;
+};
+std::deque<LateCopy> late;
+int64_t copies_begun = 0;
+int64_t streams_made = 0;
+thread_local c10::StreamId current_stream = 0;
+
+void make_late_copies(int64_t until) {
+  while (!late.empty() && late.front().number <= until) {
+    at::AutoDispatchBelowAutograd below;
+    late.front().to.copy_(late.front().from);
+    late.pop_front();
+  }
+}
+
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return HERE; }
   c10::Device exchangeDevice(c10::Device) const override { return getDevice(); }
   c10::Device getDevice() const override { return c10::Device(HERE, 0); }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::Stream getStream(c10::Device device) const override { return c10::Stream(c10::Stream::UNSAFE, device, current_stream); }
+  c10::Stream getDefaultStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(HERE, 0), ++streams_made);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    auto before = getStream(getDevice());
+    current_stream = stream.id();
+    return before;
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  // an event is how many copies had begun when it was recorded
+  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (!*event) *event = new int64_t;
+    *static_cast<int64_t*>(*event) = copies_begun;
+  }
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void* event) const override { return !event || late.empty() || late.front().number > *static_cast<int64_t*>(event); }
+  void synchronizeEvent(void* event) const override { if (event) make_late_copies(*static_cast<int64_t*>(event)); }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<int64_t*>(event); }
+  bool queryStream(const c10::Stream&) const override { return late.empty(); }
+  void synchronizeStream(const c10::Stream&) const override { make_late_copies(copies_begun); }
+  void synchronizeDevice(const c10::DeviceIndex) const override { make_late_copies(copies_begun); }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
@@ -67,8 +108,13 @@ at::Tensor empty_strided_here(c10::SymIntArrayRef size, c10::SymIntArrayRef stri
                                            c10::dtype_or_default(dtype));
 }
 
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   at::AutoDispatchBelowAutograd below;
+  if (non_blocking && from.device().type() == HERE && to.device().is_cpu() && to.is_contiguous()) {
+    if (to.numel()) std::memset(to.data_ptr(), 0xFF, to.nbytes());
+    late.push_back({as_cpu(from), to, from, ++copies_begun});
+    return to;
+  }
   as_cpu(to).copy_(as_cpu(from));
   return to;
 }
@@ -118,6 +164,16 @@ at::Tensor& set_whole_here(at::Tensor& self, at::Storage source) {
   return self;
 }
 
+// Numbers of half precision multiplied and summed in float32, as CUDA does and the CPU does not.
+at::Tensor& product_here(const at::Tensor& self, const at::Tensor& first, const at::Tensor& second, at::ScalarType kind,
+                         const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  at::AutoDispatchBelowAutograd below;
+  TORCH_CHECK(first.scalar_type() == second.scalar_type(), "elsewhere: two kinds of numbers are multiplied");
+  auto result = at::baddbmm(as_cpu(self).to(kind), as_cpu(first).to(kind), as_cpu(second).to(kind), beta, alpha);
+  as_cpu(out).copy_(result);
+  return out;
+}
+
 at::Scalar scalar_here(const at::Tensor& self) { return as_cpu(self).item(); }
 
 // Raise where devices meet. Numbers (tensors without axes) of the CPU may be used everywhere, as on a GPU, and indices of the CPU may pick.
@@ -154,6 +210,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Storage", &set_whole_here);
   m.impl("set_.source_Storage_storage_offset", &set_here);
   m.impl("unfold", &at::native::unfold);
+  m.impl("baddbmm.dtype_out", &product_here);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>()); }

@@ -9,6 +9,7 @@ import pytest
 import zarr
 
 import floatlens as fl
+from floatlens.capture.reduction import SeenStep
 from floatlens.decoding.options import Decoding
 from floatlens.decoding.plan import plan_writing
 from floatlens.interventions import MaskAnchors, RandomKeys
@@ -90,6 +91,20 @@ def test_the_arrays_are_estimated_exactly() -> None:
         plan = plan_writing(lm, "Once upon a time", Decoding(gen_length=20, batch_size=1))
         size = estimate(plan, make_detail(preset, autoregressive=True))
         assert size.arrays == sum(variable.nbytes for variable in trace.dataset.data_vars.values()), preset
+
+
+def test_what_a_step_holds_is_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, held, add = diffusion_model("llada"), [], SeenStep.add
+
+    def watched(self: SeenStep, layers: Any) -> None:
+        add(self, layers)
+        held.append(self.bytes)
+
+    monkeypatch.setattr(SeenStep, "add", watched)
+    lm.trace(PROMPTS[:1], gen_length=6, progress=False)
+    said = estimate(plan_writing(lm, PROMPTS[:1], Decoding(6)), make_detail("default")).held
+    assert max(held) == said.predicting == said.queries + said.keys
+    assert 0 < said.candidates < said.queries
 
 
 def test_the_command_says_at_most_what_it_then_writes(floatlens: Callable[..., Ran], tmp_path: Path) -> None:

@@ -1,25 +1,18 @@
-"""One attention call: read from the arguments of torch's function, changed by edits, run on torch's own kernel.
+"""One attention call: read from the arguments of torch's function, and changed by edits. `kernels.py` runs it.
 
 Shapes throughout: query `(sample, head, query, depth)`, key and value `(sample, kv_head, key, depth)`, mask broadcastable to `(sample,
 head, query, key)`. Query head `h` reads KV head `h // (heads / kv_heads)`. Nothing here looks at attention weights; `walk.py` does.
-
-`run` takes the logsumexp of each row where the kernel hands it out. The CPU flash kernel computes it anyway: calling that kernel by its
-own name, exactly when torch would have chosen it, returns the same output bit for bit and saves the observer two passes over every row.
-Anywhere else (another device, a shape that falls back to the math kernel, autocast) the plain function runs, the logsumexp is None, and
-the walk normalises rows itself. The same holds in half precision, where the kernel sums rounded exponentials and its logsumexp can be off
-by 0.4 %.
 
 Refused: calls with dropout or gradients, calls that do not have four axes, and edits whose shapes do not fit.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from floatlens.errors import Refusal
@@ -89,14 +82,14 @@ class AttentionCall:
         """Hide keys: `keys` is True where a key may no longer be seen, broadcastable to (sample, head, query, key)."""
         if keys.dtype != torch.bool:
             raise Refusal(f"call.hide takes a boolean tensor, True where a key is hidden; this one is {keys.dtype}.")
-        keys = self._over_queries_and_keys(keys, "call.hide")
+        everywhere = self._over_queries_and_keys(keys, "call.hide")
         mask = self._explicit_mask()
         if mask is None:
-            hidden = ~keys
+            hidden = (~as_four_axes(keys)).expand_as(everywhere)  # what is hidden from all queries is written down once
         elif mask.dtype == torch.bool:
-            hidden = mask & ~keys
+            hidden = mask & ~everywhere
         else:
-            hidden = mask.masked_fill(keys, float("-inf"))
+            hidden = mask.masked_fill(everywhere, float("-inf"))
         return replace(self, mask=hidden, causal=False)
 
     def add_bias(self, bias: Tensor) -> "AttentionCall":
@@ -250,50 +243,6 @@ def unpack_heads(call: AttentionCall, heads_per_kv_head: int) -> AttentionCall:
     return replace(call, query=call.query.flatten(1, 2)[:, :, None], mask=mask, grouped=True)
 
 
-_FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION, as aten._fused_sdp_choice returns it
-
-
-class Ran(NamedTuple):
-    """The result of running a call."""
-
-    output: Tensor
-    logsumexp: Tensor | None  # (sample, head, query), natural log, of the scaled and masked scores
-
-
-def run(call: AttentionCall, original: Callable[[], Tensor] | None = None) -> Ran:
-    """Run the call; `original` is the model's own unedited invocation, if no edit has changed it."""
-    exact = call.query.dtype in (torch.float32, torch.float64)
-    if exact and call.query.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and _torch_would_choose_flash(call):
-        output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            call.query, call.key, call.value, 0.0, call.causal, attn_mask=_additive(call.mask, call.query.dtype), scale=call.scale
-        )
-    else:
-        output, logsumexp = original() if original is not None else plain(call), None
-    if call.head_scale is not None:
-        output = output * call.head_scale[:, :, None, None]
-    return Ran(output, logsumexp)
-
-
-def plain(call: AttentionCall) -> Tensor:
-    """The call through the public function, as a model would make it."""
-    return F.scaled_dot_product_attention(
-        call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=call.grouped
-    )
-
-
-def _torch_would_choose_flash(call: AttentionCall) -> bool:
-    choice = torch.ops.aten._fused_sdp_choice(
-        call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=call.grouped
-    )
-    return choice == _FLASH
-
-
-def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    if mask is None or mask.dtype != torch.bool:
-        return mask
-    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), float("-inf"))
-
-
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """No autocast and no shortened float32 products while weights are computed, whatever the model runs in."""
@@ -301,7 +250,7 @@ def full_precision(device: torch.device) -> Iterator[None]:
     if precision != "highest":
         torch.set_float32_matmul_precision("highest")
     try:
-        with torch.autocast(device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext():
             yield
     finally:
         if precision != "highest":

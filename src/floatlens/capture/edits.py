@@ -10,7 +10,7 @@ edit, a hidden key would never show again. Computing it costs one more walk; an 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from torch import Tensor
@@ -73,11 +73,17 @@ def uses_statistics(edit: Edit) -> bool:
 
 def received(observation: Observation, workspace: Workspace, checks: list[Check]) -> Received:
     """Measure what each key of one call receives. What must be checked before that leaves the device is added to `checks`."""
+    of_layers = received_by_layer(observation, workspace, checks)
+    return replace(of_layers, mass=of_layers.mass[0])
+
+
+def received_by_layer(observation: Observation, workspace: Workspace, checks: list[Check]) -> Received:
+    """The same for several layers that see the same keys: the mass has a layer axis, before the others."""
     scene = observation.scene
     columns = ColumnSums(observation, scene.group_rows)
     walk(observation, [columns], workspace)
     checks.append(rows_sum_to_one(observation, columns.sums))
-    mass = scene.only_real_keys(columns.sums[0], between=2)
+    mass = scene.only_real_keys(columns.sums, between=2)
     return Received(scene.group_names, scene.key_start, mass, scene.seeing_rows, scene.null, scene.group_sizes)
 
 

@@ -8,6 +8,7 @@ Refused: a model that writes to queries or keys that it has already used. What i
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from floatlens.capture.reduction import Reducing, SeenLayers, reduce_layers
 from floatlens.capture.walk import at_once
 from floatlens.errors import Refusal
 
+OfCall = TypeVar("OfCall")
 HELD_BYTES = 256 << 20
 STACKED_NUMBERS = 1 << 22  # of queries and keys that are copied side by side, on the CPU
 
@@ -47,12 +49,12 @@ class Held:
         shapes = call.query.shape, call.key.shape, call.value.shape
         return id(self.scene), *shapes, call.query.dtype, call.scale, self.logsumexp is None, self.mass_before_edits is None
 
-    def refuse_if_overwritten(self) -> None:
+    def refuse_if_overwritten(self, remedy: str = "Pass held_bytes=0 to the tap, which then observes every call at once.") -> None:
         """Raise if the queries or keys are not what they were."""
         if self._written() != self._versions:
             raise Refusal(
                 f"The model wrote to the queries, keys or values of {self.call.where} after its attention had run, before they were "
-                "observed. Pass held_bytes=0 to the tap, which then observes every call at once."
+                f"observed. {remedy}"
             )
 
     def _written(self) -> tuple[int, ...]:
@@ -92,7 +94,7 @@ class HeldCalls:
             held.refuse_if_overwritten()
             together.setdefault(held.goes_with, []).append(held)
         for alike in together.values():
-            for layers in _as_many_as_fit(alike):
+            for layers in as_many_as_fit(alike, alike[0].call):
                 with full_precision(layers[0].call.query.device):
                     self._reduce(layers)
 
@@ -110,9 +112,8 @@ class HeldCalls:
             self.on_seen(SeenLayers(identities, replace(observation, values=())))
 
 
-def _as_many_as_fit(alike: Sequence[Held]) -> Iterator[Sequence[Held]]:
-    """Calls of one shape, as many at a time as may be copied side by side; at least one."""
-    numbers = alike[0].call.query.numel() + alike[0].call.key.numel()
-    together = max(1, at_once(STACKED_NUMBERS, alike[0].call.query.device) // max(1, numbers))
+def as_many_as_fit(alike: Sequence[OfCall], call: AttentionCall) -> Iterator[Sequence[OfCall]]:
+    """What belongs to calls of one shape, of as many at a time as may be copied side by side; at least one."""
+    together = max(1, at_once(STACKED_NUMBERS, call.query.device) // max(1, call.query.numel() + call.key.numel()))
     for first in range(0, len(alike), together):
         yield alike[first : first + together]

@@ -1,7 +1,7 @@
 """What was kept of a step: first where it was computed, then as labelled arrays in host memory, then as one `xarray.Dataset`.
 
-Layers that were reduced together make one `Record`; its arrays stay on the device until the whole step is fetched (`fetch_steps`), which
-puts the records of a step side by side, layer by layer. `assemble` does the same with steps.
+Layers that were reduced together make one `Record`; its arrays stay on the device until the whole step is sent to the host (`SentSteps`),
+where the records of a step are put side by side, layer by layer. `assemble` does the same with steps.
 
 Axes of the dataset are always in the order `sample, step, layer, head, group, query, key`; `step` is there only if the tap was told what
 a step is. Layers may differ in heads and keys (a growing cache, a sliding window, layers of different width): each variable is as wide as
@@ -16,9 +16,10 @@ import numpy as np
 import xarray as xr
 from torch import Tensor
 
-from floatlens.capture.checks import Check, fetch
+from floatlens.capture.checks import Check, send
 from floatlens.capture.layers import LayerIdentity
 from floatlens.capture.observation import Labelled, Observation
+from floatlens.capture.transfer import Landing
 from floatlens.errors import Refusal
 
 _ORDER = ("sample", "step", "layer", "chosen", "head", "group", "query_region", "key_region", "query", "key", "rank")
@@ -95,17 +96,31 @@ class _Fetched:
     values: NamedArrays
 
 
+class SentSteps:
+    """Steps, or parts of one, on their way to the host, in one transfer. What records share is sent once."""
+
+    def __init__(self, *steps: StepRecord, landing: Landing | None = None) -> None:
+        self._steps = [step.records for step in steps if step.records]
+        records = [record for step in steps for record in step.records]
+        tensors = {id(tensor): tensor for record in records for tensor in (record.length, *(array for _, array in record.values.values()))}
+        self._names = [*tensors]
+        self._held = [*tensors.values()]  # holding them keeps their names from being reused
+        self._sent = send(self._held, [check for step in steps for check in step.checks], landing)
+
+    def arrays(self) -> list[StepArrays]:
+        """The steps, once they are there and checked."""
+        arrived = dict(zip(self._names, self._sent.arrays(), strict=True))
+
+        def fetched(record: Record) -> _Fetched:
+            values = {name: (axes, arrived[id(array)]) for name, (axes, array) in record.values.items()}
+            return _Fetched(record, arrived[id(record.length)], values)
+
+        return [_join([fetched(record) for record in records]) for records in self._steps]
+
+
 def fetch_steps(*steps: StepRecord) -> list[StepArrays]:
-    """Steps, or parts of one, in host memory: checked, in one transfer. What records share is fetched once."""
-    records = [record for step in steps for record in step.records]
-    tensors = {id(tensor): tensor for record in records for tensor in (record.length, *(array for _, array in record.values.values()))}
-    arrived = dict(zip(tensors, fetch([*tensors.values()], [check for step in steps for check in step.checks]), strict=True))
-
-    def fetched(record: Record) -> _Fetched:
-        values = {name: (axes, arrived[id(array)]) for name, (axes, array) in record.values.items()}
-        return _Fetched(record, arrived[id(record.length)], values)
-
-    return [_join([fetched(record) for record in step.records]) for step in steps if step.records]
+    """Steps, or parts of one, in host memory: checked, in one transfer."""
+    return SentSteps(*steps).arrays()
 
 
 def _join(parts: Sequence[_Fetched]) -> StepArrays:

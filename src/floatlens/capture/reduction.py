@@ -3,7 +3,8 @@
 Every reducer sees each block once, and the rows are checked to sum to 1 before anything is handed out.
 
 Which rows predict is known only once a step has decided what to commit. `SeenLayers` are what is needed to look again then: queries and
-keys as the kernel got them, the logsumexp of their rows, and who saw whom; `ChosenRows` says which rows to look at.
+keys as the kernel got them, the logsumexp of their rows, and who saw whom; `ChosenRows` says which rows to look at. A `SeenStep` holds
+them until then: all of them up to a number of bytes, and beyond it, of the queries, only those of rows that may predict.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,9 @@ from floatlens.capture.reducers import ReducerMaker
 from floatlens.capture.reducers.mass import Mass, rows_sum_to_one
 from floatlens.capture.visibility import Visibility
 from floatlens.capture.walk import ColumnSums, Workspace, refuse_broken_rows, walk
+from floatlens.errors import BrokenPromise
+
+SEEN_BYTES = 512 << 20  # of the queries and keys of a step that are held until it is known which rows predict
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +72,60 @@ def _mean_over_heads(axes: tuple[str, ...], values: Tensor, alike: bool) -> Labe
 
 @dataclass(frozen=True, eq=False)
 class SeenLayers:
-    """Layers as they ran, edits included."""
+    """Layers as they ran, edits included. If `rows` are given, the queries of the observation are those of these rows only.
+
+    `rows` are indices of queries, (row,) in ascending order and in host memory. The scene is always that of all rows.
+    """
 
     identities: tuple[LayerIdentity, ...]
     observation: Observation
+    rows: Tensor | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What holding them keeps from being freed, the scene not counted."""
+        seen = self.observation
+        held = [seen.query, seen.key, *([] if seen.logsumexp is None else [seen.logsumexp])]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in (tensor.untyped_storage() for tensor in held)}.values())
+
+    def only(self, rows: Tensor) -> "SeenLayers":
+        """The same with the queries of these rows alone. What a fused projection keeps beside the keys is let go as well."""
+        if self.rows is not None:
+            return self
+        seen, there = self.observation, rows.to(self.observation.device)
+        key = seen.key.clone() if seen.key.untyped_storage().nbytes() > seen.key.nbytes else seen.key
+        logsumexp = None if seen.logsumexp is None else seen.logsumexp.index_select(3, there)
+        return replace(self, rows=rows, observation=replace(seen, query=seen.query.index_select(3, there), key=key, logsumexp=logsumexp))
+
+
+@dataclass(eq=False)
+class SeenStep:
+    """The layers of a step, held until it is known which of their rows predict.
+
+    Up to `at_most` bytes they are held as they are. Beyond that only the queries of `candidates` stay, the rows that may predict; keys
+    always do, because whatever row it is, it looks at all of them.
+    """
+
+    at_most: int
+    candidates: Tensor | None = None  # indices of queries in ascending order; None if any row may predict
+    layers: list[SeenLayers] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """What is kept from being freed."""
+        return sum(layers.bytes for layers in self.layers)
+
+    def begin(self, candidates: Tensor | None) -> None:
+        """Another step begins, in which these rows may predict."""
+        self.candidates = candidates
+        self.layers.clear()
+
+    def add(self, layers: SeenLayers) -> None:
+        """Hold more layers."""
+        self.layers.append(layers)
+        if self.candidates is not None and self.bytes > self.at_most:
+            for place, held in enumerate(self.layers):
+                self.layers[place] = held.only(self.candidates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,22 +140,34 @@ class ChosenRows:
     groups: Mapping[str, Tensor]
     _scenes: dict[int, tuple[Scene, Tensor, Scene]] = field(default_factory=dict)
 
-    def observe(self, observation: Observation) -> Observation:
-        """These rows of the layers. Layers that shared a scene share the new one."""
-        scene = observation.scene
-        if id(scene) not in self._scenes:
-            rows = self.rows.to(observation.device)
-            self._scenes[id(scene)] = (scene, rows, self._scene(scene, rows))  # holding the scene keeps its id from being reused
-        _, rows, chosen = self._scenes[id(scene)]
+    def observe(self, observation: Observation, held: Tensor | None = None) -> Observation:
+        """These rows of the layers, whose queries are those of all rows or of the `held` ones. Layers that shared a scene share the new."""
+        rows, chosen = self.scene_of(observation.scene)
         query, logsumexp = observation.query, observation.logsumexp
-        index = rows[:, None, :, None].expand(*query.shape[:3], -1, query.shape[4])
+        places = rows if held is None else self._places(held).to(observation.device)
+        index = places[:, None, :, None].expand(*query.shape[:3], -1, query.shape[4])
         logsumexp = None if logsumexp is None else logsumexp.gather(3, index[..., 0])
         return replace(observation, scene=chosen, query=query.gather(3, index), logsumexp=logsumexp)
 
+    def scene_of(self, scene: Scene) -> tuple[Tensor, Scene]:
+        """The rows where the scene is, and what layers share as these rows see it."""
+        if id(scene) not in self._scenes:
+            rows = self.rows.to(scene.groups.device)
+            self._scenes[id(scene)] = (scene, rows, self._scene(scene, rows))  # holding the scene keeps its id from being reused
+        return self._scenes[id(scene)][1:]
+
     def record(self, seen: SeenLayers, how: Reducing, checks: list[Check]) -> Record:
         """What the reducers make of these rows."""
-        observation = self.observe(seen.observation)
+        observation = self.observe(seen.observation, seen.rows)
         return record_of(seen.identities, observation, reduce_layers(observation, how, checks))
+
+    def _places(self, held: Tensor) -> Tensor:
+        """Where the chosen rows stand among those that are held."""
+        places = torch.searchsorted(held, self.rows).clamp(max=len(held) - 1)
+        looked_at = torch.stack([*self.groups.values()]).any(0)
+        if bool((looked_at & (held[places] != self.rows)).any()):
+            raise BrokenPromise("A row has predicted that was not among the candidates of its step, so its queries are gone.")
+        return places
 
     def _scene(self, scene: Scene, rows: Tensor) -> Scene:
         in_groups = torch.stack([*self.groups.values()], dim=1)

@@ -24,10 +24,11 @@ from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
 from floatlens.capture.arguments import as_pairs, is_whole
-from floatlens.capture.call import AttentionCall, full_precision, read_call, run, unpack_heads
+from floatlens.capture.call import AttentionCall, full_precision, read_call, unpack_heads
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs, pad_token
 from floatlens.capture.holding import HELD_BYTES, Held, HeldCalls
+from floatlens.capture.kernels import run
 from floatlens.capture.layers import (
     LayerNumbers,
     RunningModules,

@@ -13,12 +13,17 @@ The query heads that share a key head stand below each other in the product, as 
 A step with a cache has a few rows and many keys. There copying the keys to let the logsumexp ride would cost more than it saves: they are
 used as they lie, and the logsumexp is added to the product. So they are wherever no logsumexp is known, and rows are normalised here.
 
+Half precision: weights are always float32. Where a device multiplies numbers of half precision and sums them in float32 (CUDA does),
+queries and keys stay what they are; elsewhere they become float32 a block at a time. Both are the same arithmetic: the product of two
+such numbers is exact in float32.
+
 A block holds whole rows of one or more matrices: see `Observation`. *Texts* are the samples of all layers, counted in one row.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -155,7 +160,7 @@ def refuse_broken_rows(observation: Observation, workspace: Workspace) -> None:
 
 
 def _blocks(observation: Observation, workspace: Workspace) -> Iterator[Block]:
-    as_they_lie = observation.logsumexp is None or observation.queries <= FEW_ROWS
+    as_they_lie = observation.logsumexp is None or observation.queries <= FEW_ROWS or _stays_half(observation)
     texts_at_once, heads_at_once, rows_at_once = _block_shape(observation, workspace.entries_on(observation.device), as_they_lie)
     for texts in _text_slices(observation, texts_at_once):
         for heads in _slices(0, observation.heads, heads_at_once):
@@ -171,13 +176,38 @@ def _block_shape(observation: Observation, entries: int, as_they_lie: bool) -> t
     if observation.visibility.causal or observation.visibility.mask is not None:  # in eighths, to skip most of what the rows cannot see
         rows = min(rows, max(128, -(-queries // 8)))
     matrices = max(1, entries // (rows * keys))
-    if not as_they_lie or observation.query.dtype != observation.dtype:
+    if not as_they_lie or (observation.query.dtype != observation.dtype and not _stays_half(observation)):
         prepared = at_once(PREPARED_NUMBERS, observation.device) // ((queries + keys) * (observation.query.shape[-1] + 1))
         matrices = max(1, min(matrices, prepared))
     sharing = heads // observation.kv_heads
     if matrices < heads:  # heads of whole key heads, or an even share of the heads of one
         matrices = matrices // sharing * sharing or max(part for part in range(1, sharing + 1) if sharing % part == 0 and part <= matrices)
     return max(1, matrices // heads), min(heads, matrices), rows
+
+
+def _stays_half(observation: Observation) -> bool:
+    """Whether queries and keys are multiplied in their own half precision."""
+    return observation.query.dtype != observation.dtype and multiplies_half(observation.device, observation.query.dtype)
+
+
+@cache
+def multiplies_half(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a device multiplies matrices of this half precision and sums in float32. Tried out once, on a product that is known.
+
+    Examples
+    --------
+    >>> multiplies_half(torch.device("cpu"), torch.bfloat16)  # torch offers it on CUDA only
+    False
+    """
+    rows = torch.tensor([[1.0, 2.0**-7, 3.0, 0.0], [0.5, 1.0, 2.0**-6, 1.0]], device=device).to(dtype).expand(2, 2, 4)
+    columns = rows.transpose(1, 2)
+    expected = 1 + 0.5 * torch.bmm(rows.float(), columns.float())
+    out, ones = torch.empty_like(expected), torch.ones(2, 2, 1, device=device)
+    try:
+        torch.baddbmm(ones, rows, columns, out_dtype=torch.float32, beta=1, alpha=0.5, out=out)
+    except (NotImplementedError, RuntimeError, TypeError):
+        return False
+    return torch.equal(out.cpu(), expected.cpu())
 
 
 def _text_slices(observation: Observation, at_once: int) -> Iterator[slice]:
@@ -200,8 +230,9 @@ def _made_ready(
     visibility, dtype, scale = observation.visibility, observation.dtype, observation.scale * LOG2_E
     sharing = observation.heads // observation.kv_heads
     kv_heads = slice(heads.start // sharing, -(-heads.stop // sharing))
-    query = observation.query.flatten(0, 1)[texts, heads].to(dtype)
-    key = observation.key.flatten(0, 1)[texts, kv_heads].to(dtype)
+    multiplied = observation.query.dtype if _stays_half(observation) else dtype
+    query = observation.query.flatten(0, 1)[texts, heads].to(multiplied)
+    key = observation.key.flatten(0, 1)[texts, kv_heads].to(multiplied)
     shift = None if observation.logsumexp is None else observation.logsumexp.flatten(0, 1)[texts, heads].to(dtype) * -LOG2_E
     if not visibility.all_rows_live:  # what lies in padding may be anything, NaN included
         dead = observation.of_texts(~visibility.live_rows, texts, heads)
@@ -236,10 +267,14 @@ def _block(
     matrices, kv_matrices = query.shape[0] * query.shape[1], key.shape[0] * key.shape[1]
     below = query[:, :, rows].reshape(kv_matrices, -1, query.shape[-1])  # heads of one key head as more rows of it
     across = key[:, :, keys].flatten(0, 1).transpose(1, 2)
-    log2_weights = workspace.room("log2 weights", (matrices, count, keys.stop - keys.start), query.dtype, query.device)
+    log2_weights = workspace.room("log2 weights", (matrices, count, keys.stop - keys.start), observation.dtype, query.device)
     product = log2_weights.view(kv_matrices, -1, keys.stop - keys.start)
     added = product if shift is None else shift[:, :, rows].reshape(kv_matrices, -1, 1)
-    torch.baddbmm(added, below, across, beta=0 if shift is None else 1, alpha=observation.scale * LOG2_E, out=product)
+    how = {"beta": 0 if shift is None else 1, "alpha": observation.scale * LOG2_E, "out": product}
+    if query.dtype == observation.dtype:
+        torch.baddbmm(added, below, across, **how)
+    else:
+        torch.baddbmm(added, below, across, out_dtype=observation.dtype, **how)
     if (masked := visibility.masked_range(rows)) is not None:
         tile = visibility.additive_tile(rows, masked, observation.samples_of(texts), heads, LOG2_E, log2_weights.dtype)
         here = log2_weights[..., masked.start - keys.start : masked.stop - keys.start].unflatten(0, query.shape[:2])

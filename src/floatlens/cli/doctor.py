@@ -64,6 +64,8 @@ def doctor(
         "a trace takes": f"at most {size_in_words(size.disk)} on disk, {size_in_words(size.memory_if_streamed)} of memory "
         f"besides the model, for {length} tokens and {steps} steps",
     }
+    if not autoregressive:  # whose steps are read off one pass over the finished text
+        rows["a step holds"] = f"queries and keys: {size.held.sentence}"
     if measure and not examination.obstacle:
         from floatlens.models.doctor import measure_cost
         from floatlens.models.loading import load

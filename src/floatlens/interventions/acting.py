@@ -78,7 +78,7 @@ def mass_within(observation: Observation, entries: Tensor, workspace: Workspace,
 def share_of_keys(keys: Tensor, received: Received) -> Tensor:
     """The share of the attention on these keys, (sample, head), of the rows by which `received` was measured (its first group).
 
-    `keys` is bool (sample, head, key).
+    `keys` is bool (sample, head, key); both may have a layer axis before these.
 
     What a call loses if these are hidden from all of those rows, without looking at its attention again.
 
@@ -88,7 +88,7 @@ def share_of_keys(keys: Tensor, received: Received) -> Tensor:
     >>> share_of_keys(torch.tensor([[[True, False, True]]]), Received(("all",), 0, mass, seen, seen / 6, torch.tensor([[[2.0]]]))).tolist()
     [[0.4000000059604645]]
     """
-    return received.mass[:, :, 0].masked_fill(~keys, 0.0).sum(-1) / received.rows[:, :, 0]
+    return received.mass.select(-2, 0).masked_fill(~keys, 0.0).sum(-1) / received.rows.select(-1, 0)
 
 
 def removed_share(forward: Forward, call: AttentionCall, after: AttentionCall, silenced: Tensor | None, workspace: Workspace) -> Tensor:
@@ -148,7 +148,8 @@ def hide_keys(call: AttentionCall, entries: Tensor, real: Real, *, safe: bool = 
     >>> hidden.call.mask.int().tolist(), hidden.whole  # the first query sees only key 0, itself
     ([[[[1, 0], [0, 1]]]], False)
     """
-    entries = F.pad(entries, (0, call.keys - entries.shape[-1]))
+    if call.keys > entries.shape[-1]:
+        entries = F.pad(entries, (0, call.keys - entries.shape[-1]))
     if not real.all_queries:
         entries = entries & real.queries[:, None, :, None]
     if safe:

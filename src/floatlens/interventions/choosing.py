@@ -124,7 +124,10 @@ class Memory:
         if len(together) == 1 and together[0][2] == slice(0, len(last)):  # all rows, in one call; usually over the same keys
             picked, there, _ = together[0]
             if picked.first == call.key_start and picked.keys[number].shape[-1] == call.keys:
-                return Recalled(picked.keys[number][there], [True] * len(last), picked.there_were[there])
+                keys, there_were = picked.keys[number], picked.there_were
+                if len(keys) > len(last):
+                    keys, there_were = keys[there], there_were[there]
+                return Recalled(keys, [True] * len(last), there_were)
         keys = torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device)
         there_were = torch.zeros(call.samples, dtype=torch.long, device=keys.device)
         for picked, there, here in together:
@@ -156,7 +159,7 @@ def _follows(picked: _Picked, other: _Picked | None, rows: int) -> bool:
 def anchors(picker: KeyPicker, received: Received, measured: Tensor | None = None) -> Tensor:
     """The keys that an intervention picks by what keys received in a step (from the first group of rows): bool (sample, head, key).
 
-    `measured` are the keys that it may pick, if they are known already.
+    With a layer axis before these, if what they received has one. `measured` are the keys that it may pick, if they are known already.
 
     Examples
     --------
@@ -167,16 +170,17 @@ def anchors(picker: KeyPicker, received: Received, measured: Tensor | None = Non
     >>> anchors(MaskAnchors(1), Received(("all",), 0, mass, seen, seen / 6, torch.tensor([[[2.0]]]))).tolist()
     [[[False, True, False]]]
     """
-    measured = measured_keys(received) if measured is None else measured
-    mass, visible, null, rows = (values[:, :, 0] for values in (received.mass, received.visible, received.null, received.rows))
+    measured = measured_keys(received.visible, received.rows) if measured is None else measured
+    mass, visible = received.mass.select(-2, 0), received.visible.select(-2, 0)
     if isinstance(picker, MaskAbove):
+        null, rows = received.null.select(-2, 0), received.rows.select(-1, 0)
         return measured & (anchor_rules.margin(picker.rule, mass, visible, null, rows) > picker.eps + anchor_rules.ROUNDING)
     return strongest((mass / visible).masked_fill(~measured, float("-inf")), picker.k)
 
 
-def measured_keys(received: Received) -> Tensor:
-    """Keys that enough rows saw to tell: bool (sample, head or 1, key)."""
-    return anchor_rules.eligible(received.visible[:, :, 0], received.rows[:, :, 0])
+def measured_keys(visible: Tensor, rows: Tensor) -> Tensor:
+    """Keys that enough rows (of the first group) saw to tell: bool (sample, head or 1, key)."""
+    return anchor_rules.eligible(visible.select(-2, 0), rows.select(-1, 0))
 
 
 def strongest(values: Tensor, count: int) -> Tensor:

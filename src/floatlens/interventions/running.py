@@ -9,22 +9,26 @@ A pass that only stores a cache is part of the step that follows it: the same an
 its own loop, every forward is a step (`EachForward`).
 
 Nothing is asked of the device while a pass runs: keys are chosen and hidden where the attention is, what cannot be done is noted as a
-check, and the account of a step is fetched once, together with the checks, when it is done.
+check, and the account of a step is fetched once, together with the checks, when it is done. What is hidden was chosen a step before, so
+that a pass only hides; what its layers show is measured when it is over, for all of them together (`Waiting`). Only a control of equal
+mass has to know during the pass how much each key receives.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from floatlens.capture.call import AttentionCall
+from floatlens.capture.call import AttentionCall, full_precision
 from floatlens.capture.checks import Check, fetch
-from floatlens.capture.edits import Before, Edit, Received, apply_edits, received, uses_statistics
-from floatlens.capture.observation import Observation, Scene
+from floatlens.capture.edits import Before, Edit, Received, apply_edits, received_by_layer, uses_statistics
+from floatlens.capture.holding import HELD_BYTES, Held, as_many_as_fit
+from floatlens.capture.layers import LayerIdentity
+from floatlens.capture.observation import Observation, Scene, observe_alone, observe_together
 from floatlens.capture.reduction import ChosenRows
-from floatlens.capture.visibility import Real, Visibility
+from floatlens.capture.visibility import Real
 from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Pass, Step
 from floatlens.errors import Refusal
@@ -50,6 +54,7 @@ from floatlens.interventions.choosing import (
     measured_keys,
     random_numbers,
 )
+from floatlens.interventions.during_pass import CurrentPass, Done, Sight, Waiting, hides_at_most
 from floatlens.interventions.specification import (
     ExtraSinkToken,
     Intervention,
@@ -68,56 +73,6 @@ Reported = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """What is reported of a step of a sample, as a trace keeps it: names of the axes and values, by variable."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Sight:
-    """What layers that see the same keys share: the keys in sight, and those that enough rows see to be picked from."""
-
-    scene: Scene  # holding it keeps its id from being reused
-    available: Tensor  # bool (row, head or 1, key)
-    in_sight: Tensor  # (row,): the fewest of them that a head has
-    measured: Tensor  # bool (row, head or 1, key)
-    there_were: Tensor  # (row,): the fewest of those
-    acting: dict[tuple[bool, ...], Tensor] = field(default_factory=dict)  # bool (row,), for the rows in which an intervention acts
-    checked: set[int] = field(default_factory=set)  # interventions whose number of keys was compared with this
-
-
-@dataclass(eq=False)
-class _Pass:
-    """The pass that is running: its rows, and what was removed from its calls, (row, head) by layer."""
-
-    rows: list[Row] = field(default_factory=list)
-    removed: dict[int, Tensor] = field(default_factory=dict)
-    shortfall: dict[int, Tensor] = field(default_factory=dict)
-    scenes: dict[int, tuple[Scene, Scene]] = field(default_factory=dict)
-    sights: dict[int, _Sight] = field(default_factory=dict)
-    last_rows: ChosenRows | None = None  # where only those choose
-
-
-@dataclass(frozen=True, eq=False)
-class _Done:
-    """What was done to a call so far: the call as it is now, the keys that no longer count, and those of them whose values were zeroed.
-
-    `lost` is bool (sample, head, key), the same for all rows; None if something else was done as well, and only the call itself can tell.
-    `hidden` is how many keys are hidden from a query at most; None if nobody knows.
-    """
-
-    call: AttentionCall
-    lost: Tensor | None
-    silenced: Tensor | None = None
-    hidden: int | None = 0
-
-    def then(
-        self, call: AttentionCall, lost: Tensor | None = None, *, silenced: Tensor | None = None, hidden: int | None = None
-    ) -> "_Done":
-        """One more change, which hides so many keys more; none if it left the call alone."""
-        if call is self.call:
-            return self
-        if self.silenced is not None:
-            silenced = self.silenced if silenced is None else self.silenced | silenced
-        lost = None if self.lost is None or lost is None else self.lost | lost
-        return _Done(call, lost, silenced, None if self.hidden is None or hidden is None else self.hidden + hidden)
-
-
 class Running:
     """Interventions on one batch. `begin` every pass; `finish` every step that the loop yields. `seeds` are those of the samples."""
 
@@ -128,9 +83,10 @@ class Running:
         self._seeds = list(seeds)
         self._last_row_only = last_row_only  # an autoregressive step is its last row
         self._memory = Memory()
-        self._pass = _Pass()
+        self._pass = CurrentPass()
         self._unread: list[list[Check]] = []  # of each forward; those of a pass that is no step are read with the step that follows
         self._workspace = Workspace()
+        self.held_bytes = HELD_BYTES  # of calls that wait; 0 where a model may write to its keys before the step is over
 
     @property
     def uses_statistics(self) -> bool:
@@ -146,7 +102,7 @@ class Running:
     def begin_rows(self, rows: list[Row]) -> None:
         """A pass begins over these rows."""
         self._memory.forget_pass()
-        self._pass = _Pass(rows)
+        self._pass = CurrentPass(rows)
 
     def finish(self, step: Step) -> dict[int, Reported]:
         """A step is done: what is reported of it, by sample."""
@@ -154,6 +110,7 @@ class Running:
 
     def finish_samples(self, samples: Sequence[int]) -> dict[int, Reported]:
         """A step is done in which these samples took part."""
+        self._measure_waiting()
         self.layers[:] = sorted(self._pass.removed)
         self._refuse_missing_layers()
         self._memory.keep(samples)
@@ -189,56 +146,99 @@ class Running:
             for index, intervention in enumerate(self.interventions)
             if not isinstance(intervention, Intervention) or intervention.in_layer(call.layer)
         ]
-        nothing = torch.zeros(call.samples, call.heads, device=call.query.device)
-        self._pass.removed[call.layer] = self._pass.shortfall[call.layer] = nothing
+        self._pass.removed[call.layer] = self._pass.shortfall[call.layer] = self._nothing_removed(call)
         checks = before.forward.checks
         if all(of_forward is not checks for of_forward in self._unread):
             self._unread.append(checks)
         if not here:
             return call
-        observation = before.forward.observe(call)
-        pickers = {index: intervention for index, intervention in here if isinstance(intervention, KeyPicker | RandomKeys)}
-        now = received(self._choosing_rows(call, observation), self._workspace, checks) if pickers else None
-        done = _Done(call, lost=torch.zeros(call.samples, call.heads, call.keys, dtype=torch.bool, device=call.query.device))
+        scene = before.forward.scene(call)
+        pickers: dict[int, KeyPicker] = {
+            index: intervention.of if isinstance(intervention, RandomKeys) else intervention
+            for index, intervention in here
+            if isinstance(intervention, KeyPicker | RandomKeys)
+        }
+        now = None
+        if any(isinstance(intervention, RandomKeys) and intervention.equal == "mass" for _, intervention in here):
+            now = received_by_layer(self._choosing_rows(observe_alone(call, scene)), self._workspace, checks)
+        done = Done(call)
         for index, intervention in here:
-            if now is not None and isinstance(intervention, KeyPicker | RandomKeys):
-                done = self._on_keys(index, intervention, done, call, observation, now, self._sight(observation, now), checks)
+            if isinstance(intervention, KeyPicker | RandomKeys):
+                done = self._on_keys(index, intervention, done, call, scene, now, checks)
             elif isinstance(intervention, ExtraSinkToken | MaskHeads | RandomHeads):
                 done = done.then(self._on_heads(intervention, done.call))
             elif not isinstance(intervention, Intervention):
                 done = done.then(apply_edits((intervention,), done.call, before))
-        if now is not None:
-            sight = self._sight(observation, now)
-            picked = {
-                index: anchors(intervention.of if isinstance(intervention, RandomKeys) else intervention, now, sight.measured)
-                for index, intervention in pickers.items()
-            }
-            self._memory.note(call, self._pass.rows, picked, sight.there_were)
-        if done.call is not call:
-            if now is not None and done.lost is not None and (call.queries == 1 or not self._last_row_only):  # `now` is of all its rows
-                self._pass.removed[call.layer] = share_of_keys(done.lost, now)
+        lost = done.lost if isinstance(done.lost, Tensor) and pickers and (call.queries == 1 or not self._last_row_only) else None
+        if done.call is not call and lost is None:  # else it is a share of what all its rows will have shown
+            self._pass.removed[call.layer] = removed_share(before.forward, call, done.call, done.silenced, self._workspace)
+        if pickers:
+            waiting = Waiting(Held(LayerIdentity(call.layer, call.module, call.repeat), call, scene, None), pickers, lost)
+            if now is not None:
+                self._note([waiting], now)
             else:
-                self._pass.removed[call.layer] = removed_share(before.forward, call, done.call, done.silenced, self._workspace)
+                self._wait(waiting)
         return done.call
+
+    def _nothing_removed(self, call: AttentionCall) -> Tensor:
+        """Zeros (sample, head): what was removed from a call to which nothing was done."""
+        if self._pass.nothing is None or self._pass.nothing.shape != call.query.shape[:2]:
+            self._pass.nothing = torch.zeros(call.samples, call.heads, device=call.query.device)
+        return self._pass.nothing
+
+    def _wait(self, waiting: Waiting) -> None:
+        """Hold one more call; measure what is held if that is too much by now."""
+        self._pass.waiting.append(waiting)
+        self._pass.bytes_waiting += waiting.held.bytes
+        if self._pass.bytes_waiting > self.held_bytes:
+            self._measure_waiting()
+
+    def _measure_waiting(self) -> None:
+        """Measure what the keys of the calls that wait receive: of all layers together that see the same keys."""
+        waiting, self._pass.waiting, self._pass.bytes_waiting = self._pass.waiting, [], 0
+        together: dict[tuple[object, ...], list[Waiting]] = {}
+        for call in waiting:
+            call.held.refuse_if_overwritten(
+                "Interventions need them until the step is over; give the model a cache that it does not reuse."
+            )
+            together.setdefault((*call.held.goes_with, *call.pickers, call.lost is None), []).append(call)
+        for alike in together.values():
+            first = alike[0].held
+            for layers in as_many_as_fit(alike, first.call):
+                with full_precision(first.call.query.device):
+                    seen = observe_together([layer.held.call for layer in layers], first.scene, [None] * len(layers))
+                    self._note(layers, received_by_layer(self._choosing_rows(seen), self._workspace, self._unread[-1]))
+
+    def _note(self, layers: Sequence[Waiting], now: Received) -> None:
+        """Remember what is picked in calls whose keys received this, (layer, ...), and what those lost that were hidden from them."""
+        sight = self._sight(layers[0].held.scene)
+        picked = {index: anchors(picker, now, sight.measured) for index, picker in layers[0].pickers.items()}
+        lost = [layer.lost for layer in layers if layer.lost is not None]
+        shares = share_of_keys(torch.stack(lost), now) if lost else None
+        for place, layer in enumerate(layers):
+            call = layer.held.call
+            self._memory.note(call, self._pass.rows, {index: keys[place] for index, keys in picked.items()}, sight.there_were)
+            if shares is not None:
+                self._pass.removed[call.layer] = shares[place]
 
     def _on_keys(
         self,
         index: int,
         intervention: KeyPicker | RandomKeys,
-        done: _Done,
+        done: Done,
         call: AttentionCall,
-        observation: Observation,
-        now: Received,
-        sight: _Sight,
+        scene: Scene,
+        now: Received | None,
         checks: list[Check],
-    ) -> _Done:
+    ) -> Done:
         """What is done after an intervention on keys as well."""
-        visibility = observation.visibility
+        visibility = scene.visibility
         picker = intervention.of if isinstance(intervention, RandomKeys) else intervention
         recalled = self._memory.recall(index, call, self._pass.rows)
         acts = tuple(known and acting for known, acting in zip(recalled.known, self._in_step(intervention), strict=True))
         if not any(acts):
             return done
+        sight = self._sight(scene)
         if acts not in sight.acting:
             sight.acting[acts] = torch.tensor(acts, device=call.query.device) & visibility.live_rows.any(-1).any(-1)
         acting, available = sight.acting[acts], sight.available
@@ -247,7 +247,7 @@ class Running:
             checks.append(self._too_many(picker, acting, recalled, sight.in_sight, call))
         keys = recalled.keys & acting[:, None, None]
         if isinstance(intervention, RandomKeys):
-            others = self._others(intervention, keys, available, call, observation, now)
+            others = self._others(intervention, keys, available, call, scene, now)
             checks += others.checks
             keys = others.keys & acting[:, None, None]
             self._pass.shortfall[call.layer] = self._pass.shortfall[call.layer] + others.shortfall
@@ -258,17 +258,17 @@ class Running:
             return done.then(hide_keys(done.call, entries, real, safe=sees_itself).call)
         if isinstance(picker, ZeroAnchorValues):
             return done.then(zero_values(done.call, keys), keys, silenced=keys, hidden=0)
-        hides, safe = _hides(intervention, picker, done.hidden, visibility)
+        hides, safe = hides_at_most(intervention, picker, done.hidden, visibility)
         hidden = hide_keys(done.call, keys[:, :, None], real, safe=safe)
         return done.then(hidden.call, keys if hidden.whole else None, hidden=hides)
 
-    def _sight(self, observation: Observation, now: Received) -> _Sight:
+    def _sight(self, scene: Scene) -> Sight:
         """What is in sight in a call. Layers that share a scene share it."""
-        scene = observation.scene
         if id(scene) not in self._pass.sights:
-            available, measured = now.visible[:, :, 0] > 0, measured_keys(now)
+            choosing = self._choosing_scene(scene)
+            available, measured = choosing.seeing_rows.select(-2, 0) > 0, measured_keys(choosing.seeing_rows, choosing.group_sizes)
             in_sight, there_were = (keys.sum(-1).amin(-1) for keys in (available, measured))
-            self._pass.sights[id(scene)] = _Sight(scene, available, in_sight, measured, there_were)
+            self._pass.sights[id(scene)] = Sight(scene, choosing, available, in_sight, measured, there_were)
         return self._pass.sights[id(scene)]
 
     def _on_heads(self, intervention: ExtraSinkToken | MaskHeads | RandomHeads, edited: AttentionCall) -> AttentionCall:
@@ -282,7 +282,7 @@ class Running:
         )
 
     def _others(
-        self, intervention: RandomKeys, keys: Tensor, available: Tensor, call: AttentionCall, observation: Observation, now: Received
+        self, intervention: RandomKeys, keys: Tensor, available: Tensor, call: AttentionCall, scene: Scene, now: Received | None
     ) -> Others:
         """Random keys in place of those that the original picks."""
         rows = self._pass.rows
@@ -293,9 +293,11 @@ class Running:
         order = torch.from_numpy(drawn)
         if intervention.equal == "count":
             return as_many_others(keys, available, order, call.where)
-        mass = now.mass[:, :, 0]
+        assert now is not None
+        mass = now.mass[0, :, :, 0]
         if isinstance(intervention.of, KeepSinks):  # only queries that do not have a key in their window lose or keep it
-            mass = mass_within(observation, outside_window(call, call.keys, intervention.of.window)[None, None], self._workspace, "by_key")
+            outside = outside_window(call, call.keys, intervention.of.window)[None, None]
+            mass = mass_within(observe_alone(call, scene), outside, self._workspace, "by_key")
         return as_much_from_others(keys, available, order, mass / now.rows)
 
     def _step(self, row: Row) -> int:
@@ -305,18 +307,23 @@ class Running:
         """In which rows it acts."""
         return [intervention.in_step(self._step(row)) for row in self._pass.rows]
 
-    def _choosing_rows(self, call: AttentionCall, observation: Observation) -> Observation:
-        """The call with one group: the rows by whose attention keys are chosen. Layers that share a scene share the new one."""
-        scene = observation.scene
-        one_group = torch.ones(call.samples, 1, call.queries, dtype=torch.bool, device=call.query.device)
-        if self._last_row_only and call.queries > 1:
-            if self._pass.last_rows is None:
-                last = torch.full((call.samples, 1), call.queries - 1)
-                self._pass.last_rows = ChosenRows(last, {"choosing": torch.ones_like(last, dtype=torch.bool)})
+    def _choosing_rows(self, observation: Observation) -> Observation:
+        """Calls with one group: the rows by whose attention keys are chosen."""
+        choosing = self._sight(observation.scene).choosing
+        if self._last_row_only and observation.queries > 1:
+            assert self._pass.last_rows is not None
             return self._pass.last_rows.observe(observation)
-        if id(scene) not in self._pass.scenes:
-            self._pass.scenes[id(scene)] = (scene, replace(scene, group_names=("choosing",), groups=one_group))
-        return replace(observation, scene=self._pass.scenes[id(scene)][1])
+        return replace(observation, scene=choosing)
+
+    def _choosing_scene(self, scene: Scene) -> Scene:
+        """What is shared by calls as the rows see it by whose attention keys are chosen."""
+        queries = scene.visibility.queries
+        if not self._last_row_only or queries == 1:
+            return replace(scene, group_names=("choosing",), groups=torch.ones_like(scene.groups[:, :1]))
+        if self._pass.last_rows is None:
+            last = torch.full((len(scene.groups), 1), queries - 1)
+            self._pass.last_rows = ChosenRows(last, {"choosing": torch.ones_like(last, dtype=torch.bool)})
+        return self._pass.last_rows.scene_of(scene)[1]
 
     def _too_many(
         self, picker: MaskAnchors | ZeroAnchorValues | KeepSinks, acting: Tensor, recalled: Recalled, seen: Tensor, call: AttentionCall
@@ -348,20 +355,6 @@ class Running:
                 )
 
 
-def _hides(intervention: KeyPicker | RandomKeys, picker: KeyPicker, hidden: int | None, visibility: Visibility) -> tuple[int | None, bool]:
-    """How many keys an intervention hides from a query at most (None: nobody knows), and whether that is known to leave it something.
-
-    So many are `hidden` already. Where everyone sees every key, a control leaves those of its original, and a refusal sees to it that k
-    keys are not all.
-    """
-    of_equal_mass = isinstance(intervention, RandomKeys) and intervention.equal == "mass"
-    count = None if isinstance(picker, MaskAbove) or of_equal_mass else picker.k
-    fewest_seen, everyone_sees_all = visibility.reach
-    if everyone_sees_all and hidden == 0:
-        return count, isinstance(intervention, RandomKeys) or count is not None
-    return count, hidden is not None and count is not None and hidden + count < fewest_seen
-
-
 def _side_by_side(layers: list[np.ndarray]) -> np.ndarray:
     """Values (row, head) of layers: (row, layer, head); NaN for heads that a layer does not have."""
     rows, widest = (max(of_layer.shape[axis] for of_layer in layers) for axis in (0, 1))
@@ -376,6 +369,7 @@ class EachForward:
 
     def __init__(self, running: "Running") -> None:
         self.running = running
+        self.running.held_bytes = 0  # the loop says nothing when a step is over: by the next one its keys may be written to
         self._step: int | None = None
 
     @property

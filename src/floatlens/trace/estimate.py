@@ -21,6 +21,8 @@ import numpy as np
 import psutil
 import torch
 
+from floatlens.capture.holding import HELD_BYTES
+from floatlens.capture.reduction import SEEN_BYTES
 from floatlens.decoding.canvas import Pass
 from floatlens.decoding.model import Writer
 from floatlens.decoding.plan import Plan, masks_in
@@ -28,7 +30,7 @@ from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal
 from floatlens.terminal import counted
-from floatlens.trace.recording import layers_differ
+from floatlens.trace.recording import TOGETHER_BYTES, layers_differ
 from floatlens.trace.schema import STEPS_PER_SHARD, UNDER_INTERVENTIONS, Detail, promised_arrays
 from floatlens.trace.store import LARGE_STEP
 
@@ -46,6 +48,48 @@ _PADDING_SHRINKS = 50  # a last shard is filled up with a constant, which compre
 
 
 @dataclass(frozen=True)
+class Held:
+    """Bytes of queries, keys and values that a step holds, at most: until its layers are reduced, and until it is known which rows predict.
+
+    Examples
+    --------
+    >>> Held(queries=100_000_000, keys=25_000_000, candidates=20_000_000).sentence
+    '150 MB until layers are reduced, 125 MB until it is known which rows predict'
+    >>> Held(queries=1_000_000_000, keys=250_000_000, candidates=200_000_000).predicting == SEEN_BYTES  # the last layers go beyond it
+    True
+    """
+
+    queries: int = 0
+    keys: int = 0
+    candidates: int = 0  # of the queries, those of rows that may predict
+
+    @property
+    def waiting(self) -> int:
+        """Of calls that wait to be reduced."""
+        return min(HELD_BYTES, self.queries + 2 * self.keys)
+
+    @property
+    def predicting(self) -> int:
+        """Of layers that are looked at again once it is known which rows predict."""
+        whole = self.queries + self.keys
+        return whole if whole <= SEEN_BYTES else max(SEEN_BYTES, min(whole, self.candidates + self.keys))
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        beyond = (
+            f"; of all rows it would be {size_in_words(self.queries + self.keys)}, so that beyond {size_in_words(SEEN_BYTES)} only keys "
+            "and the queries of rows that may predict stay"
+            if self.queries + self.keys > SEEN_BYTES
+            else ""
+        )
+        return (
+            f"{size_in_words(self.waiting)} until layers are reduced, {size_in_words(self.predicting)} until it is known which rows "
+            f"predict{beyond}"
+        )
+
+
+@dataclass(frozen=True)
 class Estimate:
     """Bytes of a trace: at most on disk, of its arrays uncompressed, and in memory while it is recorded (the model itself not counted)."""
 
@@ -56,6 +100,7 @@ class Estimate:
     arrays: int
     memory: int
     memory_if_streamed: int
+    held: Held = Held()
     is_bound: bool = True
 
     @property
@@ -90,6 +135,7 @@ class Shapes:
     detail: Detail
     regions: Sequence[str] = ("bos", "prompt", "answer")
     batch_size: int = 1
+    may_predict: int | None = None  # rows of a sample, at most; all of them if None
     itemsize: int = 4  # bytes of a weight
     autoregressive: bool = False
     texts: int | None = None
@@ -105,16 +151,32 @@ class Shapes:
         names = sum(len(json.dumps(name)) + 30 for name in (*self.regions, *detail.groups)) + 60 * len(detail.patterns)
         layers = _LAYER * config.num_hidden_layers
         disk = _TRACE + 2 * names + layers + texts + sum(map(self._sample_on_disk, self.lengths))
+        held = self._held()
         if self.autoregressive:  # one pass holds all steps of a sample, heads not yet averaged
             every_head = replace(detail, kept={name: "head" if value == "layer" else value for name, value in detail.kept.items()})
             at_once = 3 * self._bytes_in_memory(longest, every_head)
             all_kept, streamed = sum(of_samples) + at_once, max(of_samples) * self.batch_size + at_once
         else:
-            held = 2 * config.num_hidden_layers * config.hidden_size * longest * self.itemsize * self.batch_size
             shard = min(1.0, STEPS_PER_SHARD / self.steps)
-            all_kept = sum(of_samples) + held
-            streamed = int(max(of_samples) * self.batch_size * shard * 2) + held  # one copy collected, one being written
-        return Estimate(len(self.lengths), self.steps, longest, disk, sum(of_samples), all_kept, streamed, self.is_bound)
+            all_kept = sum(of_samples) + held.waiting + held.predicting
+            widest = max(prod(shape) * itemsize for _, shape, itemsize in self._arrays(longest, detail))  # is joined when it is written
+            collected = (2 * max(of_samples) * self.batch_size + widest) * shard  # one copy is collected, one waits to be written
+            streamed = int(collected) + 3 * TOGETHER_BYTES + held.waiting + held.predicting
+        return Estimate(len(self.lengths), self.steps, longest, disk, sum(of_samples), all_kept, streamed, held, self.is_bound)
+
+    def _held(self) -> Held:
+        """What the layers of one step hold; in some models layers differ in width."""
+        config, longest = self.config, max(self.lengths)
+        of_layers: Any = getattr(config, "per_layer_config", None)
+        queries = keys = 0
+        for own in [*of_layers] if of_layers is not None else [config] * config.num_hidden_layers:
+            heads = own.num_attention_heads
+            depth = getattr(own, "head_dim", None) or own.hidden_size // heads
+            queries += heads * (depth + 1)  # with the logsumexp of each row
+            keys += (getattr(own, "num_key_value_heads", None) or heads) * depth
+        row = self.itemsize * self.batch_size  # bytes of a number, in all samples
+        candidates = longest if self.may_predict is None else min(longest, self.may_predict)
+        return Held(row * queries * longest, row * keys * longest, row * queries * candidates)
 
     def _arrays(self, length: int, detail: Detail) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], int]]:
         """The axes, the shape and the bytes of an entry of every array of a sample."""
@@ -166,7 +228,8 @@ def estimate(plan: Plan, detail: Detail, changes: Sequence[str] = ()) -> Estimat
         steps=max(plan.steps_at_most, 1),
         detail=detail,
         regions=region_names(plan.encoded),
-        batch_size=plan.decoding.batch_size,
+        batch_size=min(plan.decoding.batch_size, len(plan.encoded)),
+        may_predict=None if plan.options is None else max(gen_length + masks_in(lm, prompt) for prompt in plan.encoded),
         itemsize=lm.dtype.itemsize,
         autoregressive=lm.sampler == "autoregressive",
         texts=_bytes_of_texts(plan) + 2 * sum(len(json.dumps(change)) + 30 for change in changes),

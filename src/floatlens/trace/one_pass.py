@@ -18,7 +18,8 @@ from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Canvas, Pass
 from floatlens.decoding.model import Writer
-from floatlens.trace.recording import Favourites, RowsRecorder, layers_differ, mean_over_heads, shifted
+from floatlens.trace.own_axes import Favourites, mean_over_heads, shifted
+from floatlens.trace.recording import RowsRecorder, layers_differ
 from floatlens.trace.schema import COUNTS, VARIABLES, Arrays, Detail
 
 

@@ -29,7 +29,8 @@ from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.errors import Refusal
 from floatlens.interventions.run import all_real
 from floatlens.interventions.running import EachForward, Running
-from floatlens.trace.recording import Favourites, Place, attention_arrays, averaged_arrays, join_groups, layers_differ, record_rows
+from floatlens.trace.own_axes import Favourites, Place, attention_arrays, join_groups
+from floatlens.trace.recording import averaged_arrays, layers_differ, record_rows
 from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, MASKED, NOTHING, PROMPT, Arrays, Detail
 
 

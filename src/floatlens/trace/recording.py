@@ -1,192 +1,79 @@
 """Record a decoding loop: one tap around it, and after each step what the step did and where its rows looked, as arrays of each sample.
 
 Rows that predict are known only once the step has decided, so the queries and keys of a step's layers are held until then and the chosen
-rows are walked over again. Memory is that of one step. What all rows gave and what the chosen rows gave leaves the device together, once
-per step; what is kept per layer is averaged over heads before.
-
-A forward counts positions over its batch: caches come first, short texts are padded. A trace counts over each sample's own text.
-Everything is moved from the one to the other here, and heads are averaged where only layers are kept.
+rows are walked over again. Memory is that of one step, and bounded (`SeenStep`). What all rows gave and what the chosen rows gave leaves
+the device together, once per step; what is kept per layer is averaged over heads before. Where the device can copy and compute at once,
+the arrays of a step arrive while the next forward runs; what is wrong with a step is then said one step later. Steps that lie alike are
+put on the axes of their samples together, a few megabytes at a time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from floatlens.capture import reduction
 from floatlens.capture.call import full_precision
 from floatlens.capture.checks import Check
 from floatlens.capture.edits import Edit
 from floatlens.capture.forward import Forward
-from floatlens.capture.records import Record, StepArrays, StepRecord, fetch_steps
+from floatlens.capture.records import Record, SentSteps, StepArrays, StepRecord
 from floatlens.capture.reducers import reducer_makers
-from floatlens.capture.reduction import ChosenRows, Reducing, SeenLayers
+from floatlens.capture.reduction import ChosenRows, Reducing, SeenLayers, SeenStep
 from floatlens.capture.tapping import Tap, TapRequest
+from floatlens.capture.transfer import MEANWHILE, Landing
 from floatlens.capture.walk import Workspace
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.decoding.model import Writer
-from floatlens.errors import BrokenPromise
-from floatlens.trace.schema import APPENDED, COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASKED, NOTHING, PROMPT, VARIABLES, Arrays, Detail
+from floatlens.trace.own_axes import Favourites, Place, alike, attention_arrays, join_groups, together
+from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASKED, NOTHING, PROMPT, VARIABLES, Arrays, Detail
 
 if TYPE_CHECKING:
     from floatlens.interventions.running import Running
 
-
-@dataclass(frozen=True)
-class Place:
-    """Where a sample's text lies in a forward: which of its rows in the batch, and how positions are counted."""
-
-    row: int  # of the batch
-    offset: int  # padding before the text
-    past: int  # position, in the forward's count, of its first query
-    width: int  # positions of the forward, cached ones included; keys behind them were appended by an edit
-    length: int  # of the sample's text
+TOGETHER_BYTES = 16 << 20  # of steps that lie alike and are moved to the axes of their samples together
 
 
-def attention_arrays(seen: StepArrays, place: Place, detail: Detail, *, counts_per_layer: bool, counts_per_head: bool) -> Arrays:
-    """The arrays of a step, for the groups in `seen`, on the sample's own axes."""
-    arrays: Arrays = {}
-    for kind, names in VARIABLES.items():
-        if kind == "top_keys" or not detail.keeps(kind):
-            continue
-        for name in names:
-            if name in seen.arrays:
-                per_head = detail.per_head(kind) if name not in COUNTS else counts_per_head
-                per_layer = counts_per_layer or name not in COUNTS
-                dims, array = _own_axes(*_by_head(name, seen, place.row, per_head, per_layer), place)
-                if seen.has_forgotten and name.startswith(("mass", "visible")):
-                    array = _out_of_sight(array, place)
-                arrays[name] = (dims, array)
-    if "pattern" in seen.arrays:
-        axes, whole = seen.arrays["pattern"]
-        arrays["pattern"] = _own_axes((axes[0], *axes[2:]), whole[:, place.row], place)
-    return arrays
+@dataclass(frozen=True, eq=False)
+class _SampleOfStep:
+    """What is known of a sample when its step is over, before the arrays of the step have arrived."""
+
+    place: Place
+    committed: list[int]  # positions
+    arrays: Arrays  # the canvas, and what interventions removed
 
 
-def _by_head(name: str, seen: StepArrays, row: int, per_head: bool, per_layer: bool) -> tuple[tuple[str, ...], np.ndarray]:
-    """One sample of a variable, per head or averaged; counts without a layer axis where all layers are alike."""
-    axes, array = seen.arrays[name]
-    array = array.take(row, axes.index("sample")) if axes[0] != "layer" else array[:, row]
-    dims = tuple(axis for axis in axes if axis != "sample")
-    if per_layer and "layer" not in dims:
-        dims, array = ("layer", *dims), np.broadcast_to(array, (len(seen.layers), *array.shape))
-    elif not per_layer and "layer" in dims:
-        if not np.array_equal(array[0], array[-1], equal_nan=True):
-            raise BrokenPromise(f"The layers of this model see different keys ({name} differs), though its config says they do not.")
-        dims, array = dims[1:], array[0]
-    if per_head and "head" not in dims:
-        shape = (array.shape[0], max(seen.heads), *array.shape[1:])
-        return ("layer", "head", *dims[1:]), np.broadcast_to(array[:, None], shape)
-    if not per_head and "head" in dims:
-        axis = dims.index("head")
-        return (*dims[:axis], *dims[axis + 1 :]), mean_over_heads(array, axis)
-    return dims, array
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A step in host memory, on the axes of its forward."""
 
+    in_passing: StepArrays
+    predicting: StepArrays | None
+    samples: dict[int, _SampleOfStep]
 
-def _out_of_sight(array: np.ndarray, place: Place) -> np.ndarray:
-    """Keys that a sliding-window cache has forgotten exist, and nobody sees them: 0, not NaN."""
-    there = np.arange(array.shape[-1]) < place.width - place.offset
-    row_exists = ~np.isnan(array).all(axis=-1, keepdims=True)
-    return np.where(np.isnan(array) & there & row_exists, np.float32(0), array)
+    @property
+    def bytes(self) -> int:
+        parts = [self.in_passing, *([] if self.predicting is None else [self.predicting])]
+        return sum(array.nbytes for part in parts for _, array in part.arrays.values())
 
-
-def mean_over_heads(array: np.ndarray, axis: int) -> np.ndarray:
-    """The mean over the heads that exist; NaN where none does."""
-    there = ~np.isnan(array)
-    with np.errstate(invalid="ignore"):
-        return np.where(there, array, 0).sum(axis) / there.sum(axis, dtype=array.dtype)
-
-
-def _own_axes(dims: tuple[str, ...], array: np.ndarray, place: Place) -> tuple[tuple[str, ...], np.ndarray]:
-    for axis, name in enumerate(dims):
-        if name == "key":
-            array = shifted(array[..., : place.width], axis, place.offset, place.length)  # the key axis is always the last
-        elif name == "query":
-            array = shifted(array, axis, place.offset - place.past, place.length)
-    return dims, np.ascontiguousarray(array)
-
-
-def shifted(array: np.ndarray, axis: int, first: int, length: int) -> np.ndarray:
-    """Along an axis, the `length` entries from `first` on; what lies outside the array is NaN.
-
-    Examples
-    --------
-    >>> shifted(np.array([1.0, 2.0, 3.0]), 0, -1, 3).tolist()
-    [nan, 1.0, 2.0]
-    """
-    if first == 0 and array.shape[axis] == length:
-        return array
-    shape = list(array.shape)
-    shape[axis] = length
-    result = np.full(shape, np.nan, dtype=array.dtype)
-    begin, stop = max(first, 0), min(first + length, array.shape[axis])
-    if begin < stop:
-        where: list[slice] = [slice(None)] * array.ndim
-        there = list(where)
-        where[axis], there[axis] = slice(begin, stop), slice(begin - first, stop - first)
-        result[tuple(there)] = array[tuple(where)]
-    return result
-
-
-def join_groups(parts: list[tuple[tuple[str, ...], Arrays]], groups: tuple[str, ...]) -> Arrays:
-    """Arrays of several sets of groups as one, with the group axis in this order.
-
-    What has no group axis comes from the first part that has it.
-    """
-    arrays: Arrays = {}
-    names = list(dict.fromkeys(name for _, part in parts for name in part))
-    for name in names:
-        having = [(own, part[name]) for own, part in parts if name in part]
-        dims, first = having[0][1]
-        if "group" not in dims:
-            arrays[name] = (dims, first)
-            continue
-        axis = dims.index("group")
-        if tuple(group for own, _ in having for group in own) == groups:
-            arrays[name] = (dims, np.concatenate([array for _, (_, array) in having], axis=axis) if len(having) > 1 else first)
-            continue
-        by_name: Mapping[str, np.ndarray] = {
-            group: array.take(index, axis) for own, (_, array) in having for index, group in enumerate(own) if group in groups
-        }
-        arrays[name] = (dims, np.stack([by_name[group] for group in groups], axis=axis))
-    return arrays
-
-
-@dataclass(eq=False)
-class Favourites:
-    """Top keys of the rows that filled each position of a sample, by layer and head: the last commit of a position stands."""
-
-    length: int
-    ranks: int
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def add(self, seen: StepArrays, row: int, positions: Sequence[int], offset: int, width: int) -> None:
-        """Row `row` of the batch has filled these positions, in the order of the chosen rows; keys from `width` on are an edit's."""
-        if not self.arrays:
-            shape = (len(seen.layers), max(seen.heads), self.length, self.ranks)
-            self.arrays = {
-                "top_key": np.full(shape, -1, np.int32),
-                "top_weight": np.full(shape, np.nan, np.float32),
-                "top_retained": np.full(shape[:-1], np.nan, np.float32),
-            }
-        if not len(positions):
-            return
-        for name, array in self.arrays.items():
-            of_rows = seen.arrays[name][1][:, row, :, : len(positions)]
-            if name == "top_key":
-                of_rows = np.where(of_rows >= width, APPENDED, np.where(of_rows >= 0, of_rows - offset, -1))
-            array[:, :, list(positions)] = of_rows
-
-    def labelled(self) -> Arrays:
-        dims = ("layer", "head", "position", "rank")
-        return {name: (dims[: array.ndim], array) for name, array in self.arrays.items()}
+    def lies_like(self, other: "_Step") -> bool:
+        """Whether the same samples stand in the same places, and the arrays have the same shapes."""
+        places, others = ({sample: known.place for sample, known in step.samples.items()} for step in (self, other))
+        if places != others or not alike(self.in_passing, other.in_passing):
+            return False
+        return self.predicting is None or other.predicting is None or alike(self.predicting, other.predicting)
 
 
 class Recorder:
-    """Records the loop of one batch. Use `run` as the loop's run function, inside the context, and `step` on everything it yields."""
+    """Records the loop of one batch. Use `run` as the loop's run function, inside the context, and `step` on everything it yields.
+
+    `store` is given the arrays of the steps of each sample, with a step axis and in order, but later: while another pass runs, or when the
+    context ends.
+    """
 
     def __init__(
         self,
@@ -194,19 +81,24 @@ class Recorder:
         canvas: Canvas,
         detail: Detail,
         regions: dict[str, Tensor],
+        store: Callable[[int, Arrays], None],
         edits: Sequence[Edit] = (),
         workspace: Workspace | None = None,
         running: "Running | None" = None,
     ) -> None:
         self.lm, self.canvas, self.detail, self.running = lm, canvas, detail, running
+        self._store = store
         self.edits = tuple(edits) if running is None else (running, *edits)
         self.regions = regions  # bool (sample, position), by name
         self.favourites = [Favourites(length, detail.top_keys) for length in canvas.lengths]
         self._in_passing = tuple(name for name in detail.groups if name != "predicting")
         self._workspace = workspace or Workspace()
         self._counts_per_layer = bool(self.edits) or layers_differ(lm)
-        self._seen: list[SeenLayers] = []
+        self._seen = SeenStep(reduction.SEEN_BYTES)
         self._asked: Pass | None = None
+        self._landing, self._meanwhile = Landing(), lm.device.type in MEANWHILE
+        self._sent: tuple[SentSteps, dict[int, _SampleOfStep]] | None = None
+        self._taken_in: list[_Step] = []
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -223,49 +115,79 @@ class Recorder:
                 edits=self.edits,
                 step_on=self.lm.module,
                 samples=lambda _forward: None if self._pass.unguided is None else slice(0, len(self._pass.tokens)),
-                on_seen=self._seen.append,
+                on_seen=self._seen.add if self._wants_predicting else _let_go,
                 averaged=averaged_arrays(self.detail),
             ),
         )
         with self._tap:
             yield
+            self._take_in()
+            self._store_taken_in()
 
     def run(self, asked: Pass) -> Tensor:
         """Run a pass, watched."""
         self._asked = asked
-        self._seen.clear()
+        self._seen.begin(asked.wanted_rows)
         if self.running is not None:
             self.running.begin(asked)
-        if asked.is_step:
-            return self.lm.run_pass(asked)
-        with self._tap.unrecorded():
-            return self.lm.run_pass(asked)
+        if not self._meanwhile:
+            self._take_in()  # nothing is won by waiting, and what was held of the step can go
+        with nullcontext() if asked.is_step else self._tap.unrecorded():
+            logits = self.lm.run_pass(asked)
+        self._take_in()  # the device computes meanwhile
+        return logits
 
-    def step(self, step: Step) -> dict[int, Arrays]:
-        """The arrays of a step, by sample."""
+    def step(self, step: Step) -> None:
+        """Send the arrays of a step to the host."""
+        asked, lengths = step.asked, self.canvas.lengths
         positions = {sample: step.committed[sample].nonzero()[:, 0].tolist() for sample in step.samples}
-        parts = [self._tap.take_step(), *([self._predicting(step.asked, positions)] if self._wants_predicting else [])]
-        in_passing, *predicting = fetch_steps(*parts)
-        self.last_seen = in_passing
+        parts = [self._tap.take_step(), *([self._predicting(asked, positions)] if self._wants_predicting else [])]
+        sent = SentSteps(*parts, landing=self._landing)
         removed = {} if self.running is None else self.running.finish(step)
-        recorded, lengths = {}, self.canvas.lengths
+        samples: dict[int, _SampleOfStep] = {}
         for sample in step.samples:
-            row = step.asked.samples.index(sample)
-            width = step.asked.past + step.asked.tokens.shape[1]
-            place = Place(row, step.asked.offset[row] if step.asked.offset else 0, step.asked.past, width, lengths[sample])
-            of_groups = [(self._in_passing, self._arrays(in_passing, place))]
-            for of_rows in predicting:
-                if self.detail.keeps("top_keys"):
-                    self.favourites[sample].add(of_rows, row, positions[sample], place.offset, width)
-                if "predicting" in self.detail.groups:
-                    of_groups.append((("predicting",), self._arrays(of_rows, place)))
-            recorded[sample] = (
-                canvas_arrays(self.canvas, step, sample, lengths[sample])
-                | join_groups(of_groups, self.detail.groups)
-                | removed.get(sample, {})
-            )
-        self._seen.clear()
-        return recorded
+            row = asked.samples.index(sample)
+            width = asked.past + asked.tokens.shape[1]
+            place = Place(row, asked.offset[row] if asked.offset else 0, asked.past, width, lengths[sample])
+            arrays = canvas_arrays(self.canvas, step, sample, lengths[sample]) | removed.get(sample, {})
+            samples[sample] = _SampleOfStep(place, positions[sample], arrays)
+        self._sent = sent, samples
+        self._seen.begin(None)
+
+    def _take_in(self) -> None:
+        """Take in the step that was sent, if one was, and store those before it if it does not lie like them."""
+        if self._sent is None:
+            return
+        (sent, samples), self._sent = self._sent, None
+        in_passing, *predicting = sent.arrays()
+        self.last_seen = in_passing
+        step = _Step(in_passing, predicting[0] if predicting else None, samples)
+        if self.detail.keeps("top_keys"):
+            for sample, known in samples.items():
+                self.favourites[sample].add(predicting[0], known.place.row, known.committed, known.place.offset, known.place.width)
+        if self._taken_in and not self._taken_in[0].lies_like(step):
+            self._store_taken_in()
+        self._taken_in.append(step)
+        if sum(held.bytes for held in self._taken_in) > TOGETHER_BYTES:
+            self._store_taken_in()
+
+    def _store_taken_in(self) -> None:
+        """Store steps that lie alike, with a step axis."""
+        steps, self._taken_in = self._taken_in, []
+        if not steps:
+            return
+        in_passing = together([step.in_passing for step in steps])
+        chosen = [step.predicting for step in steps if step.predicting is not None]
+        predicting = together(chosen) if chosen and "predicting" in self.detail.groups else None
+        for sample, known in steps[0].samples.items():
+            of_groups = [(self._in_passing, self._arrays(in_passing, known.place))]
+            if predicting is not None:
+                of_groups.append((("predicting",), self._arrays(predicting, known.place)))
+            own: Arrays = {
+                name: (("step", *dims), np.stack([step.samples[sample].arrays[name][1] for step in steps]))
+                for name, (dims, _) in known.arrays.items()
+            }
+            self._store(sample, own | join_groups(of_groups, self.detail.groups))
 
     @property
     def _wants_predicting(self) -> bool:
@@ -284,7 +206,7 @@ class Recorder:
             of_sample = [self.lm.predicting_row(position) + offset - asked.past for position in positions.get(sample, [])]
             rows[row, : len(of_sample)] = torch.tensor(of_sample, dtype=torch.long)
             filled[row, : len(of_sample)] = True
-        return record_rows(self._seen, rows, {"predicting": filled}, self.detail, self._workspace)
+        return record_rows(self._seen.layers, rows, {"predicting": filled}, self.detail, self._workspace)
 
     @property
     def _pass(self) -> Pass:
@@ -380,6 +302,10 @@ class RowsRecorder:
     @property
     def recorded(self) -> StepRecord:
         return StepRecord(self._records, self._checks)
+
+
+def _let_go(_layers: SeenLayers) -> None:
+    """Nothing is to be looked at again."""
 
 
 def layers_differ(lm: Writer) -> bool:

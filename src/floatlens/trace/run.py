@@ -36,7 +36,8 @@ from floatlens.interventions.run import InterventionRun
 from floatlens.seeds import refuse_seed
 from floatlens.terminal import progress_bar
 from floatlens.trace.estimate import Estimate, estimate, refuse_too_large, region_names, seconds
-from floatlens.trace.recording import Favourites, Recorder, canvas_arrays
+from floatlens.trace.own_axes import Favourites
+from floatlens.trace.recording import Recorder, canvas_arrays
 from floatlens.trace.schema import COMMITTED_NOW, SCHEMA_VERSION, Arrays, Detail
 from floatlens.trace.store import SampleInMemory, SampleStore, TraceFolder
 from floatlens.trace.trace import SampleArrays, Trace, open_trace
@@ -179,11 +180,19 @@ def _record_batch(
     if isinstance(plan.writing.options, AutoregressiveOptions) and not changed and _rows_stay_the_same(plan.lm):
         return canvas, *_record_finished(plan, canvas, inside, samples, advance)
     running = None if plan.under is None else plan.under.start_batch(canvas, plan.writing.options)
-    recorder = Recorder(plan.lm, canvas, plan.detail, inside, plan.edits, Workspace(), running)
+    recorder = Recorder(
+        plan.lm,
+        canvas,
+        plan.detail,
+        inside,
+        lambda number, steps: samples[number].append(steps),
+        plan.edits,
+        Workspace(),
+        running,
+    )
     with recorder.watching():
         for step in plan.writing.loop(recorder.run, canvas):
-            for number, arrays in recorder.step(step).items():
-                samples[number].append({name: (("step", *dims), array[None]) for name, (dims, array) in arrays.items()})
+            recorder.step(step)
             advance(1)
     return canvas, recorder.favourites, recorder.last_seen
 
