@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from markdown_pages import ROOT, anchors_of, dead_links, links_of
 
+import floatlens as fl
+
 
 def test_no_link_inside_the_repository_is_dead() -> None:
     assert dead_links(ROOT) == []
@@ -52,3 +54,7 @@ def test_the_index_and_the_site_name_every_page_of_docs() -> None:
     assert [page.name for page in pages if page.relative_to(ROOT).as_posix() not in in_the_site] == [], (
         "`nav` of mkdocs.yml names every page"
     )
+
+
+def test_the_citation_names_this_version() -> None:
+    assert f"\nversion: {fl.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
