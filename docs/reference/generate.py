@@ -10,16 +10,18 @@ listed by hand.
 
 import inspect
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.testing import CliRunner
 
 import floatlens as fl
 from floatlens import interventions, measures
-from floatlens.cli import app, first_sentence
+from floatlens.cli import app, first_sentence, run
 from floatlens.report import figures
 from floatlens.tasks import contexts
 
@@ -51,10 +53,19 @@ def commands_page() -> str:
 
 def help_of(*words: str) -> str:
     """What a command prints for `--help` in a terminal of `COLUMNS` columns."""
-    said = CliRunner().invoke(app, [*words, "--help"], prog_name="floatlens", env={**os.environ, "COLUMNS": str(COLUMNS)})
-    if said.exit_code:
-        raise RuntimeError(f"floatlens {' '.join(words)} --help failed: {said.output}")
-    return said.output
+    said = StringIO()
+    given = sys.argv, os.environ.get("COLUMNS")
+    sys.argv, os.environ["COLUMNS"] = ["floatlens", *words, "--help"], str(COLUMNS)
+    try:
+        with redirect_stdout(said), suppress(SystemExit):
+            run()
+    finally:
+        sys.argv, columns = given
+        if columns is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = columns
+    return said.getvalue()
 
 
 def api_page() -> str:
