@@ -10,6 +10,7 @@ listed by hand.
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
@@ -65,7 +66,7 @@ def help_of(*words: str) -> str:
             del os.environ["COLUMNS"]
         else:
             os.environ["COLUMNS"] = columns
-    return said.getvalue()
+    return re.sub("^Usage: .*?floatlens", "Usage: floatlens", said.getvalue())  # whatever program runs this
 
 
 def api_page() -> str:
