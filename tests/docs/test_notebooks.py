@@ -33,6 +33,6 @@ def test_a_notebook_runs_and_shows_the_page(path: Path, tmp_path: Path) -> None:
     shown = "\n".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs)
     expected = {
         "first-trace": ["Here is Pablo Xu", "null"],
-        "intervention": ["strongest keys hidden, removed 0.", "log_likelihood", "random-keys"],
+        "intervention": ["strongest keys hidden, removed 0.", "log_likelihood", "count", "mass"],
     }
     assert [text for text in expected[path.stem] if text not in shown] == []
