@@ -101,8 +101,7 @@ def run_page(page: str, floatlens: Floatlens, folder: Path, monkeypatch: pytest.
 
 def names_of_the_reader() -> dict[str, Any]:
     """What the snippets about the tap take for granted: a model of the reader's own, its tokens and its loop."""
-    size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 64}
-    config = LlamaConfig(**size)
+    config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4, vocab_size=64)
     config.is_causal = False
     model = LlamaForCausalLM(config).eval()
     mask_token = 63
