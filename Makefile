@@ -4,8 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 HARNESSES := .venv-harnesses
 HARNESSES_READY := $(HARNESSES)/.ready
+DOCS_READY := .venv/.docs-ready
+DOCS ?= mkdocs
 
-.PHONY: setup demo test test-real test-harnesses test-notebook attack lint bench web web-types web-check clean
+.PHONY: setup demo test test-real test-harnesses test-notebook attack lint bench docs web web-types web-check clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -44,6 +46,10 @@ bench: $(READY)  ## measure what tracing, measuring and asking cost; prints the 
 	$(BIN)/python benchmarks/precision.py
 	$(BIN)/python benchmarks/page_speed.py
 
+docs: $(DOCS_READY)  ## build the documentation into build/site; a warning is an error (DOCS=zensical builds it with the successor of Material for MkDocs)
+	$(BIN)/python docs/gather_pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/$(DOCS) build --strict --config-file mkdocs.yml
+
 web: web-types  ## build the page from web/ into the package (needs Node 20; users never do)
 	cd web && npm ci --no-audit --no-fund && npm run build
 
@@ -59,6 +65,10 @@ web-check: $(READY)  ## check the types of web/, build it from its lock file, an
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 $(HARNESSES_READY): pyproject.toml constraints.txt
