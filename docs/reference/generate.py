@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 COLUMNS = 80
 
 _WRITING = ("load", "LanguageModel", "Generation", "Prompt")
-_TRACES = ("Trace", "open_trace", "verify")
+_TRACES = ("Trace", "open_trace", "verify", "view")
 _TAPPING = ("tap", "Tap", "Forward", "AttentionCall", "Edit", "Before", "Received")
 _EVALUATION = ("evaluate", "Evaluation")
 _ERRORS = ("Refusal", "BrokenPromise")
