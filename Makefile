@@ -5,7 +5,7 @@ READY := .venv/.ready
 HARNESSES := .venv-harnesses
 HARNESSES_READY := $(HARNESSES)/.ready
 
-.PHONY: setup demo test test-real test-harnesses attack lint bench web web-types web-check clean
+.PHONY: setup demo test test-real test-harnesses test-ray attack lint bench web web-types web-check clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -21,6 +21,10 @@ test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself
 test-harnesses: $(HARNESSES_READY)  ## test what lm-eval and inspect_ai call, with the real packages, in an environment of their own
 	$(HARNESSES)/bin/pytest tests/harnesses src/floatlens/harnesses
 
+test-ray: $(READY)  ## run the tests that start a Ray cluster of several nodes on this machine
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,ray]'
+	$(BIN)/pytest -m ray
+
 attack: $(READY)  ## try every damaged file, hostile input, killed run and fuzzed command line (make test tries a sample)
 	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 --dist worksteal -vv -rf --durations=40 tests/attack
 
@@ -34,6 +38,7 @@ bench: $(READY)  ## measure what tracing, measuring and asking cost; prints the 
 	$(BIN)/python benchmarks/demo_time.py
 	$(BIN)/python benchmarks/measure_cost.py
 	$(BIN)/python benchmarks/evaluation_speed.py
+	$(BIN)/python benchmarks/study_overhead.py
 	$(BIN)/python benchmarks/host_cost.py
 	$(BIN)/python benchmarks/trace_cost.py
 	$(BIN)/python benchmarks/tap_cost.py

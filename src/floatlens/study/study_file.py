@@ -51,7 +51,10 @@ class ModelTable(_Part):
 
 
 class TaskTable(_Part):
-    """`[[tasks]]`: questions, and how many of them. `contexts`, `interventions` and `models` take the place of the study's own."""
+    """`[[tasks]]`: questions, and how many of them.
+
+    `contexts`, `interventions`, `models` and `traced` (contexts in which the first samples are traced) take the place of the study's own.
+    """
 
     task: str
     name: Name | None = None
@@ -61,6 +64,7 @@ class TaskTable(_Part):
     seed: Seed = 0
     contexts: tuple[str, ...] | None = None
     interventions: tuple[str, ...] | None = None
+    traced: tuple[str, ...] | None = None
     models: tuple[Name, ...] | None = None
     gen_length: Count | None = None
     infer_gold: bool = False
@@ -187,14 +191,18 @@ def read_study(path: str | PathLike[str]) -> StudyFile:
     Traceback (most recent call last):
     floatlens.errors.Refusal: There is no study nowhere.toml. Write one like those in examples/studies.
     """
+    return parse_study(study_text(path), str(path))
+
+
+def study_text(path: str | PathLike[str]) -> str:
+    """The text of a study's file."""
     file = Path(path)
     if "\0" in str(file) or not file.is_file():
         raise Refusal(f"There is no study {shown(file)}. Write one like those in examples/studies.")
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise Refusal(f"{file} cannot be read as text: {shown(error)}. A study is a TOML file in UTF-8.") from None
-    return parse_study(text, str(file))
 
 
 def parse_study(text: str, where: str) -> StudyFile:
@@ -264,9 +272,12 @@ def _mistakes(study: StudyFile) -> list[tuple[tuple[str | int, ...], str]]:
 
 
 def _lists(study: StudyFile, field: str) -> list[tuple[tuple[str | int, ...], tuple[str, ...]]]:
+    own: list[tuple[tuple[str | int, ...], tuple[str, ...]]]
     own = [(("tasks", number, field), getattr(task, field) or ()) for number, task in enumerate(study.tasks)]
-    traced = [(("traces", field), study.traces.contexts or ())] if field == "contexts" and study.traces else []
-    return [((field,), getattr(study, field)), *own, *traced]
+    if field == "contexts":
+        own += [(("tasks", number, "traced"), task.traced or ()) for number, task in enumerate(study.tasks)]
+        own += [(("traces", field), study.traces.contexts or ())] if study.traces else []
+    return [((field,), getattr(study, field)), *own]
 
 
 def _original(text: str) -> None:
