@@ -7,7 +7,7 @@ HARNESSES_READY := $(HARNESSES)/.ready
 DOCS_READY := .venv/.docs-ready
 DOCS ?= mkdocs
 
-.PHONY: setup demo test test-real test-harnesses test-notebook attack lint bench docs web web-types web-check clean
+.PHONY: setup demo test test-real test-harnesses test-notebook test-ray attack lint bench docs web web-types web-check clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -27,6 +27,10 @@ test-notebook: $(READY)  ## install JupyterLab into .venv, and test the widget i
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[notebook]'
 	$(BIN)/pytest tests/browser/test_jupyterlab.py
 
+test-ray: $(READY)  ## run the tests that start a Ray cluster of several nodes on this machine
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,ray]'
+	$(BIN)/pytest -m ray
+
 attack: $(READY)  ## try every damaged file, hostile input, killed run and fuzzed command line (make test tries a sample)
 	FLOATLENS_ATTACK=full $(BIN)/pytest -n 2 --dist worksteal -vv -rf --durations=40 tests/attack
 
@@ -40,6 +44,7 @@ bench: $(READY)  ## measure what tracing, measuring and asking cost; prints the 
 	$(BIN)/python benchmarks/demo_time.py
 	$(BIN)/python benchmarks/measure_cost.py
 	$(BIN)/python benchmarks/evaluation_speed.py
+	$(BIN)/python benchmarks/study_overhead.py
 	$(BIN)/python benchmarks/host_cost.py
 	$(BIN)/python benchmarks/trace_cost.py
 	$(BIN)/python benchmarks/tap_cost.py

@@ -1,6 +1,6 @@
 """Property tests draw the same examples at every run; HYPOTHESIS_PROFILE=explore draws new ones.
 
-Tests of real models run only when asked for.
+Tests of real models, and those that start a cluster, run only when asked for.
 """
 
 import os
@@ -25,11 +25,12 @@ torch.set_num_threads(1)  # several workers with several threads each run ten ti
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "real" not in str(config.getoption("-m")):
-        skip = pytest.mark.skip(reason="runs a real model; make test-real")
-        for item in items:
-            if item.get_closest_marker("real"):
-                item.add_marker(skip)
+    for marker, what in (("real", "runs a real model"), ("ray", "starts a Ray cluster")):
+        if marker not in str(config.getoption("-m")):
+            skip = pytest.mark.skip(reason=f"{what}; make test-{marker}")
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(skip)
 
 
 @pytest.fixture

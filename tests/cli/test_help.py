@@ -12,7 +12,8 @@ from floatlens.cli import app
 
 Ran = tuple[int, str, str]
 GROUP: Any = typer.main.get_command(app)
-COMMANDS: dict[str, Any] = dict(GROUP.commands)
+STUDIES: dict[str, Any] = {f"study {name}": command for name, command in GROUP.commands["study"].commands.items()}
+COMMANDS: dict[str, Any] = {**GROUP.commands, **STUDIES}
 WIDTHS = [80, 60]
 
 
@@ -22,7 +23,7 @@ def shown(request: pytest.FixtureRequest, floatlens: Callable[..., Ran], monkeyp
 
     def help_of(*words: str) -> str:
         monkeypatch.setenv("COLUMNS", str(request.param))
-        code, said, errors = floatlens(*words, "--help")
+        code, said, errors = floatlens(*" ".join(words).split(), "--help")
         assert (code, errors) == (0, "")
         lines = said.splitlines()
         assert [line for line in lines if len(line) > request.param] == []
@@ -63,8 +64,10 @@ def test_examples_can_be_copied_as_they_are_printed(name: str, shown: Callable[.
 
 
 def test_the_list_of_commands_has_the_whole_first_sentence_of_each(shown: Callable[..., str]) -> None:
-    flat = " ".join(shown().split())
-    for name, command in COMMANDS.items():
+    lists = {"": " ".join(shown().split()), "study": " ".join(shown("study").split())}
+    for whole_name, command in COMMANDS.items():
+        group, _, name = whole_name.rpartition(" ")
+        flat = lists[group]
         sentence = re.split(r"(?<=\.)\s", " ".join((command.help or "").split()))[0]
         assert f"{name} {sentence}" in flat
 

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from floatlens._version import __version__
+from floatlens.cli import study
 from floatlens.cli.adapt import adapt
 from floatlens.cli.curves import curves
 from floatlens.cli.demo import demo
@@ -68,6 +69,10 @@ for command in (demo, models, doctor, trace, show, view, report, measure, figure
 app.command("eval", cls=Command)(evaluate)
 handed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 app.command("lm-eval", cls=Command, context_settings=handed_on)(lm_eval)
+studies = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None, help=study.HELP)
+for command in (study.check, study.run, study.status, study.retry, study.results, study.verify, study.export):
+    studies.command(cls=Command)(command)
+app.add_typer(studies, name="study")
 
 
 def _print_version(wanted: bool) -> None:
@@ -181,7 +186,7 @@ def run() -> None:
         _say_how_it_is_used(mistake)
         sys.exit(2)
     if ended == INTERRUPTED:
-        _say("interrupted; no half-written result was left behind. To resume `adapt`, `eval` or `train`, run the same command again.")
+        _say("interrupted; no half-written result was left behind. To resume `adapt`, `eval`, `study` or `train`, run it again.")
     sys.exit(ended or 0)
 
 

@@ -37,11 +37,12 @@ from floatlens.measures.catalogue import Sample as MeasuredSample
 from floatlens.measures.flow import rollout
 from floatlens.measures.inputs import depths, refuse_missing
 from floatlens.measures.retrieval import retrieval_scores
-from floatlens.measures.summary import Summary, measure_trace, over_depth
+from floatlens.measures.summary import measure_trace
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.report.claims import WRITTEN_BY, draw_masking, draw_trace
 from floatlens.study.kept import fingerprint, name_of
+from floatlens.study.measured import measurement_rows
 from floatlens.study.one_model import Report, evaluate_model
 from floatlens.trace.trace import Trace, open_trace
 
@@ -105,11 +106,12 @@ def trace_descriptions(lm: LanguageModel, count: int, seed: int, path: Path) -> 
 def measurements_of(role: str, trace: Trace, samples: Sequence[str], left_to_right: Trace | None = None) -> pl.DataFrame:
     """Every measure of a trace for each sample: as recorded, on the shared rectangle, and what is measured left to right."""
     tables = [
-        *_rows(role, "recorded", measure_trace(trace, lines=RECORDED, progress=False), samples),
-        *_rows(role, "rectangle", measure_trace(trace, lines=COMPARED, rectangle=True, progress=False), samples),
+        *measurement_rows(measure_trace(trace, lines=RECORDED, progress=False), samples, role=role, rows="recorded"),
+        *measurement_rows(measure_trace(trace, lines=COMPARED, rectangle=True, progress=False), samples, role=role, rows="rectangle"),
     ]
     if left_to_right is not None:
-        tables += _rows(role, "left to right", measure_trace(left_to_right, lines=LEFT_TO_RIGHT, progress=False), samples)
+        measured = measure_trace(left_to_right, lines=LEFT_TO_RIGHT, progress=False)
+        tables += measurement_rows(measured, samples, role=role, rows="left to right")
     return pl.concat(tables)
 
 
@@ -133,45 +135,6 @@ def heads_of(role: str, trace: Trace, samples: Sequence[str], needle: str) -> pl
             "counts": np.broadcast_to(scores["counts"].values[:, None, None], size).ravel().astype(bool),
         }
     )
-
-
-def _rows(role: str, rows: str, summary: Summary, samples: Sequence[str]) -> list[pl.DataFrame]:
-    """The numbers of a summary by thirds of the depth, one row each."""
-    tables = []
-    for measure, measured in summary.values.items():
-        numbers = over_depth(measured).assign_coords(sample=list(samples))
-        numbers = numbers if "null" in numbers else numbers.assign(null=xr.full_like(numbers["value"], np.nan, dtype=float))
-        numbers = numbers[["value", "null"]].expand_dims({axis: [""] for axis in ("group", "part") if axis not in numbers["value"].dims})
-        value, null = xr.broadcast(numbers["value"], numbers["null"])
-        axes = ("sample", "group", "part", "depth")
-        value, null = value.transpose(*axes), null.transpose(*axes)
-        indices = np.indices(value.shape).reshape(4, -1)
-        labels = {axis: value[axis].values.astype(str)[indices[number]].tolist() for number, axis in enumerate(axes)}
-        tables.append(
-            pl.DataFrame(
-                {
-                    "role": [role] * indices.shape[1],
-                    "rows": [rows] * indices.shape[1],
-                    "measure": [measure] * indices.shape[1],
-                    "unit": [summary.units[measure]] * indices.shape[1],
-                    **labels,
-                    "value": value.values.ravel().astype(float),
-                    "null": null.values.ravel().astype(float),
-                    "reason": _reasons(measured, value).ravel().tolist(),
-                }
-            )
-        )
-    return tables
-
-
-def _reasons(measured: xr.Dataset, value: xr.DataArray) -> np.ndarray:
-    """Why each value is NaN; "" where there is a value, or where the measure does not say."""
-    if "reason" not in measured:
-        return np.where(value.isnull(), "this does not exist in the trace", "").astype(object)
-    reasons = measured["reason"].assign_coords(sample=value["sample"].values) if "sample" in measured["reason"].dims else measured["reason"]
-    reasons = reasons.expand_dims({axis: [""] for axis in ("group",) if axis not in reasons.dims and value.sizes["group"] == 1})
-    spread = reasons.broadcast_like(value).transpose(*value.dims)
-    return np.where(value.isnull(), spread.values.astype(str), "").astype(object)
 
 
 def top_heads(scores: pl.DataFrame, count: int, per_layer: int) -> list[tuple[int, int]]:

@@ -13,7 +13,6 @@ contexts and the models refuse.
 """
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,25 +20,23 @@ from typing import Any
 
 import polars as pl
 
-from floatlens.decoding.options import share_out
-from floatlens.decoding.prompts import encode
-from floatlens.errors import Caution, Refusal
+from floatlens.errors import Refusal
 from floatlens.folders import refuse_place, unfinished_folder
 from floatlens.interventions.specification import Intervention
 from floatlens.models.doctor import Examination, examine
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.seeds import refuse_seed
-from floatlens.study.one_model import ask_model, refuse_samples
+from floatlens.study.one_model import ask_model
 from floatlens.study.outcomes import Outcome, as_table, summarise
+from floatlens.study.preparing import adapted_task, settings_by_model
 from floatlens.study.settings import Settings
 from floatlens.study.traces import TRACE_COLUMNS, record_traces
-from floatlens.tasks.conditions import DRAWS, Condition, complete, condition_of, plan, with_one_gold
-from floatlens.tasks.contexts import Context, arrange
+from floatlens.tasks.conditions import DRAWS, Condition, condition_of, plan
+from floatlens.tasks.contexts import Context
 from floatlens.tasks.likelihood import DRAWS as MASK_SETS
-from floatlens.tasks.likelihood import refuse_without_likelihood
 from floatlens.tasks.registry import Task, index_of_file, load_task
-from floatlens.tasks.wording import Wording, format_prompt, refuse_unknown_tokens
+from floatlens.tasks.wording import Wording
 from floatlens.terminal import counted
 
 Model = str | os.PathLike[str] | LanguageModel
@@ -242,7 +239,7 @@ def evaluate(
             run_code=run_code,
             leave_out=leave_out,
         )
-    task, asked = _adapted(replace(task, wording=wording or task.wording), asked, leave_out, tell)
+    task, asked = adapted_task(replace(task, wording=wording or task.wording), asked, leave_out, tell)
     conditions = plan(task.samples, asked, interventions, controls=controls, brackets=brackets, draws=draws)
     loading = _Loading(dtype, device, trust_remote_code, block_lengths or {})
     planned = _Plan(task, asked, conditions, loading, trace, progress)
@@ -286,61 +283,13 @@ def _refuse_names(models: Sequence[Model]) -> None:
         )
 
 
-def _adapted(task: Task, asked: list[Condition], leave_out: bool, tell: Callable[[str], object]) -> tuple[Task, list[Condition]]:
-    """The task and the conditions such that the questions can be asked under them, and a sentence about each thing that was adapted."""
-    refuse_samples(task.samples)
-    if task.passages_from:
-        tell(task.passages_from)
-    with_one = with_one_gold(asked, task.samples)
-    if with_one != asked:
-        texts = ", ".join(condition.text for condition in with_one)
-        tell(f"No question has more than one gold passage, so noise adds distractors to that one: {texts}.")
-    if not leave_out:
-        return task, with_one
-    kept, lacking = complete(task.samples, with_one)
-    left_out = {**task.left_out, **lacking}
-    if not kept:
-        raise Refusal(f"No question has what these contexts need: {next(iter(left_out.values()))}")
-    if left_out:
-        tell(f"Left out {counted(len(left_out), 'question')}, such as: {next(iter(left_out.values()))}")
-    return replace(task, samples=tuple(kept), left_out=left_out), with_one
-
-
 def _settings_by_model(
     models: Sequence[Model], planned: _Plan, settings: Settings, sampler: str | None, tell: Callable[[str], object]
 ) -> list[tuple[Model, Settings]]:
-    """Each model with its settings: the options that its loop has. Refused before any weights are read: what a model cannot be asked."""
+    """Each model with its settings. Refused before any weights are read: what a model cannot be asked."""
     examined = [planned.loading.examine(model) for model in models]
-    for known in examined:
-        if settings.likelihood:
-            refuse_without_likelihood(known)
-    for known in examined:
-        if not settings.allow_unknown:
-            _refuse_unreadable(known.name, known.tokenizer, planned, settings)
-    if sampler and all(known.sampler in (None, "autoregressive") for known in examined):
-        raise Refusal(
-            f"{sampler} is a loop of diffusion models, and none of these models can be run by it. Leave --sampler (sampler=) out."
-        )
-    loops = [known.sampler if known.sampler in (None, "autoregressive") else sampler or known.sampler for known in examined]
-    shares = share_out(settings.options, loops)
-    for known, share in zip(examined, shares, strict=True):
-        if lacking := ", ".join(name for name in settings.options if name not in share):
-            tell(f"{known.name} has no {lacking} and runs without.")
-    own = [replace(settings, options={"sampler": loop, **share}) for loop, share in zip(loops, shares, strict=True)]
+    own = settings_by_model(examined, planned.task, planned.conditions, settings, sampler, tell)
     return list(zip(models, own, strict=True))
-
-
-def _refuse_unreadable(name: str, tokenizer: Any, planned: _Plan, settings: Settings) -> None:
-    """Refuse questions that a model cannot read, before any weights are."""
-    if tokenizer is None:
-        return
-    task = planned.task
-    contexts = dict.fromkeys(condition.context for condition in planned.conditions)
-    prompts = [format_prompt(sample, arrange(sample, context), task.wording) for context in contexts for sample in task.samples]
-    encoded = [encode(prompt, tokenizer, chat=settings.chat) for prompt in prompts]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Caution)  # the warnings come when the model is asked
-        refuse_unknown_tokens(name, tokenizer, task.samples, encoded, task.wording, likelihood=settings.likelihood)
 
 
 def _ask_all(planned: _Plan, runs: Sequence[tuple[Model, Settings]], keep: Path | None = None, folder: Path | None = None) -> Evaluation:

@@ -154,10 +154,14 @@ def ask_model(
     conditions: Sequence[Condition],
     settings: Settings,
     *,
+    first: int = 0,
     keep: Path | None = None,
     progress: bool | Report = True,
 ) -> pl.DataFrame:
-    """The rows of one model: every sample under every condition of a plan."""
+    """The rows of one model: every sample under every condition of a plan.
+
+    `first` is the number of the first sample within its task: samples of a shard draw from the seeds that they have in the whole.
+    """
     refuse_samples(samples)
     if settings.likelihood:
         refuse_without_likelihood(lm)
@@ -183,10 +187,11 @@ def ask_model(
             advance = partial(report, what=condition.name)
             prompts = fitted[condition.context, settings.length_for(condition)]
             questions = [(sample.id, prompt.encoded.text, *sample.answers) for sample, prompt in zip(samples, prompts, strict=True)]
-            name = name_of(model, condition.name, questions, {**settings.decisive, "columns": [*SCHEMA]})
+            shard = {"first": first} if first else {}
+            name = name_of(model, condition.name, questions, {**settings.decisive, "columns": [*SCHEMA], **shard})
             rows = restore(keep, name)
             if rows is None:
-                rows = store(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance))
+                rows = store(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance, first))
             else:
                 advance(len(samples))
             tables.append(rows)
@@ -238,12 +243,13 @@ def _ask(
     order: Sequence[int],
     settings: Settings,
     advance: Callable[[int], object],
+    first_number: int = 0,
 ) -> pl.DataFrame:
     """All samples under one condition, batch by batch; rows in the order of the samples."""
     rows: dict[int, dict[str, Any]] = {}
     for first in range(0, len(order), settings.batch_size):
         batch = order[first : first + settings.batch_size]
-        seeds = [settings.seed + number for number in batch]
+        seeds = [settings.seed + first_number + number for number in batch]
         try:
             written, likelihoods = _run(lm, [(samples[number], fitted[number]) for number in batch], condition, seeds, settings)
         except Refusal as refusal:
