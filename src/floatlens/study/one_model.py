@@ -283,8 +283,15 @@ def _run(
     if not settings.likelihood:
         return written, [None] * len(batch)
     answers = [_continuation(lm, sample, fitted, settings, seed) for (sample, fitted), seed in zip(batch, seeds, strict=True)]
-    how = {"draws": settings.mask_sets, "seed": settings.seed, "batch_size": settings.batch_size}
-    return written, [*log_likelihoods(lm, answers, intervention=condition.acting, **how)]
+    likelihoods = log_likelihoods(
+        lm,
+        answers,
+        intervention=condition.acting,
+        draws=settings.mask_sets,
+        seed=settings.seed,
+        batch_size=settings.batch_size,
+    )
+    return written, [*likelihoods]
 
 
 def _row(
