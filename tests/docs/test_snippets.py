@@ -84,7 +84,8 @@ def test_blocks_of_other_languages_say_why_they_are_not_run() -> None:
 def run_page(page: str, floatlens: Floatlens, folder: Path, monkeypatch: pytest.MonkeyPatch, *, real: bool) -> None:
     """Run the blocks of a page in order; where models are not real, with twins in their place."""
     monkeypatch.chdir(folder)
-    (folder / "tests").symlink_to(ROOT / "tests")  # commands read small files from there
+    for read in ("tests", "examples"):  # commands read small files from there
+        (folder / read).symlink_to(ROOT / read)
     monkeypatch.setenv("COLUMNS", "100")
     names = names_of_the_reader()
     for block in RUN[page]:

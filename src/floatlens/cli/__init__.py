@@ -186,7 +186,10 @@ def run() -> None:
         _say_how_it_is_used(mistake)
         sys.exit(2)
     if ended == INTERRUPTED:
-        _say("interrupted; no half-written result was left behind. To resume `adapt`, `eval`, `study` or `train`, run it again.")
+        _say(
+            "interrupted; no half-written result was left behind. "
+            "To resume `adapt`, `eval`, `study` or `train`, run the same command again."
+        )
     sys.exit(ended or 0)
 
 
