@@ -15,7 +15,7 @@ WRITTEN_BY = "floatlens study export"
 
 
 def export_study(store: Store, into: Path | None = None, *, progress: bool = True) -> tuple[list[str], list[str]]:
-    """Write the tables; the names of what was written, and sentences about what is not in them.
+    """Write the tables. Returns the names of the files, and a sentence for each thing that is missing in them.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 pydantic reads the file; the tables are frozen and passed on as they are. Paths in a file (`data`, `corpus`, prompt files, folders of
 models) are relative to the file, so that a study can be started from anywhere.
 
-Refused, each mistake with the file, its line and what would be right: what is not TOML; fields that are missing, unknown or of another
+Every refusal names the file, the line and what would be right. Refused: what is not TOML; fields that are missing, unknown or of another
 type; contexts, interventions, tasks, samplers and measures that do not exist; two models, tasks or samplers of one name; a study that
 asks nothing.
 """

@@ -43,7 +43,7 @@ _CONDITION = ("model", "context", "intervention", "control")
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """An experiment of a study: its rows that are complete, what they come to, and sentences about what is not among them."""
+    """An experiment of a study: its complete rows, their summary, and a sentence for each thing that is missing."""
 
     experiment: str
     rows: pl.DataFrame
@@ -193,7 +193,7 @@ def _interval(result: xr.Dataset) -> dict[str, Any]:
 
 
 def all_tables(store: Store, units: Sequence[Unit], found: Found) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """Every table of a study, and sentences about what is not in them."""
+    """Every table of a study, and a sentence for each thing that is missing in them."""
     tables = read_tables(store, units, found)
     said: list[str] = []
     if "results" in tables:
@@ -207,7 +207,7 @@ def all_tables(store: Store, units: Sequence[Unit], found: Found) -> tuple[dict[
 
 
 def write_tables(store: Store, units: Sequence[Unit], found: Found, folder: str = "tables") -> list[str]:
-    """Write one Parquet file per table; the sentences about what is not in them."""
+    """Write one Parquet file per table. Returns a sentence for each thing that is missing in them."""
     tables, said = all_tables(store, units, found)
     for name, table in tables.items():
         parquet = io.BytesIO()
