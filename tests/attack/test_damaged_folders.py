@@ -263,7 +263,7 @@ def test_no_bit_of_a_training_state_changes_weights_silently(tmp_path: Path) -> 
     import torch
 
     from floatlens.lab.recipe import read_recipe
-    from floatlens.lab.runs import Standing, restore_state, save_state
+    from floatlens.lab.runs import Standing, load_state, save_state
     from floatlens.lab.updates import make_optimizer, make_twin
 
     (tmp_path / "recipe.toml").write_text(RECIPE)
@@ -287,7 +287,7 @@ def test_no_bit_of_a_training_state_changes_weights_silently(tmp_path: Path) -> 
         file.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
         other, its_optimizer = begin()
         try:
-            standing = restore_state(file, other, its_optimizer)
+            standing = load_state(file, other, its_optimizer)
         except Refusal as refusal:
             refused += str(file) in str(refusal)
             continue

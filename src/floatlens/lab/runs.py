@@ -4,25 +4,21 @@ The folder holds `recipe.json` (recipe and kind), `state.safetensors` (what to r
 from the state) and `update-000016.safetensors`, `update-000032.safetensors`, ... A run that is killed at any time resumes from its
 last state and gives the weights that it would have given (same machine, same number of threads).
 
-Decided here: a state is one file, with the weights and AdamW's moments as tensors and everything else (progress, log) as JSON in its
-header, and the SHA-256 of both; it is written whole or not at all (`floatlens.folders.write_whole`). Checkpoints are float16, without
-the output matrix, which is the embedding.
+Decided here: checkpoints are float16, without the output matrix, which is the embedding.
 
-Refused: a folder that holds a run of another recipe or kind, a file that is not a whole state, was changed since it was written or
-belongs to a model of another shape, and an update of which there is no checkpoint.
+Refused: a folder that holds a run of another recipe or kind, a state that `floatlens.lab.training_state` refuses, and an update of which
+there is no checkpoint.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 from transformers import LlamaForCausalLM
@@ -32,6 +28,7 @@ from floatlens.folders import one_writer, write_whole
 from floatlens.lab.recipe import Recipe, recipe_as_table, recipe_of
 from floatlens.lab.scores import scores
 from floatlens.lab.sequences import TOKEN_ID
+from floatlens.lab.training_state import read_state, restore_state, write_state
 from floatlens.lab.updates import make_optimizer, make_twin, run_update
 from floatlens.models.families.twin import KINDS
 from floatlens.models.language_model import LanguageModel
@@ -41,7 +38,8 @@ from floatlens.tasks.world.words import EOS, MASK
 from floatlens.terminal import progress_bar
 
 Entry = dict[str, Any]  # update, stage, loss (mean since the entry before), cpu_seconds, and scores by name
-_MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
+_WEIGHTS = "weights"
+"""What stands before the names of weights in a state."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,7 @@ def save_checkpoint(model: LlamaForCausalLM, path: Path) -> None:
 
 def save_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW, standing: Standing) -> None:
     """Write everything that a run resumes from."""
-    tensors: dict[str, Tensor] = {}
-    for name, weights in model.named_parameters():
-        tensors[f"weights.{name}"] = weights.detach()
-        for moment, called in _MOMENTS.items():
-            tensors[f"{moment}.{name}"] = optimizer.state[weights][called]
-    progress = json.dumps(asdict(standing))
-    write_whole(path, save(tensors, metadata={"standing": progress, "sha256": _digest(tensors, progress)}))
+    write_state(path, dict(model.named_parameters()), _WEIGHTS, optimizer, standing)
 
 
 def read_standing(path: Path) -> Standing:
@@ -83,43 +75,19 @@ def read_standing(path: Path) -> Standing:
     >>> read_standing(Path("nowhere.safetensors")).done
     0
     """
-    if not path.exists():
-        return Standing()
-    try:
-        with safe_open(path, framework="pt") as file:
-            progress = json.loads(file.metadata()["standing"])
-        return Standing(progress["done"], progress["cpu_seconds"], tuple(progress["threads"]), tuple(progress["log"]))
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise Refusal(f"{path} is not the state of a training ({error}). Delete it to start over, or choose another folder.") from None
+
+    def parse(written: dict[str, Any]) -> Standing:
+        return Standing(written["done"], written["cpu_seconds"], tuple(written["threads"]), tuple(written["log"]))
+
+    return read_state(path, "a training", parse) or Standing()
 
 
-def restore_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW) -> Standing:
+def load_state(path: Path, model: LlamaForCausalLM, optimizer: torch.optim.AdamW) -> Standing:
     """Load the state of a run into a model and its optimizer, in place; nothing changes if the run has not begun."""
     standing = read_standing(path)
-    if not standing.done:
-        return standing
-    tensors = load_file(path)
-    with safe_open(path, framework="pt") as file:
-        written = file.metadata()
-    if "sha256" in written and written["sha256"] != _digest(tensors, written["standing"]):  # earlier versions wrote none
-        raise Refusal(f"{path} was changed since it was written, so resuming from it would give other weights. Delete it to start over.")
-    names = dict(model.named_parameters())
-    expected = {f"{part}.{name}": weights.shape for name, weights in names.items() for part in ("weights", *_MOMENTS)}
-    if {name: tensor.shape for name, tensor in tensors.items()} != expected:
-        raise Refusal(f"{path} holds weights of another shape than its recipe's. Delete it to start over, or choose another folder.")
-    for name, weights in names.items():
-        weights.data.copy_(tensors[f"weights.{name}"])
-        moments = {called: tensors[f"{moment}.{name}"] for moment, called in _MOMENTS.items()}
-        optimizer.state[weights] = {"step": torch.tensor(float(standing.done)), **moments}
+    if standing.done:
+        restore_state(path, dict(model.named_parameters()), _WEIGHTS, optimizer, standing.done)
     return standing
-
-
-def _digest(tensors: dict[str, Tensor], standing: str) -> str:
-    digest = hashlib.sha256(standing.encode())
-    for name in sorted(tensors):
-        digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
-        digest.update(tensors[name].contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 WRITTEN_BY = "floatlens train"
@@ -240,7 +208,7 @@ def as_language_model(kind: str, model: LlamaForCausalLM) -> LanguageModel:
 def _train(model: LlamaForCausalLM, kind: str, place: Path, recipe: Recipe, report: Callable[[Entry], None], progress: bool) -> FinishedRun:
     _mark_as_own(place, kind, recipe)
     world, optimizer = make_world(), make_optimizer(model, recipe)
-    standing = restore_state(place / STATE, model, optimizer)
+    standing = load_state(place / STATE, model, optimizer)
     losses: list[float] = []
     began = time.process_time() - standing.cpu_seconds
     with progress_bar(recipe.updates, f"Training twin-{kind}", show=progress) as advance:

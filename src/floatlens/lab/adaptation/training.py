@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from torch import nn
 
-from floatlens.errors import Refusal, reason
+from floatlens.errors import Refusal
 from floatlens.folders import one_writer, write_whole
 from floatlens.lab.adaptation.adapter import attach, mask_token_of, refuse_model
 from floatlens.lab.adaptation.data import Data, prepare
@@ -31,12 +29,14 @@ from floatlens.lab.adaptation.objective import Predictor, backward, held_out_los
 from floatlens.lab.adaptation.recipe import MOST_UPDATES, Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, draw_update, held_out_sequences
 from floatlens.lab.adaptation.team import ALONE, Team
-from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, MaskKind, Objective, tensors_sha256, weights_sha256, write_adapter
+from floatlens.lab.training_state import read_state, restore_state, write_state
+from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, MaskKind, Objective, weights_sha256, write_adapter
 from floatlens.models.language_model import LanguageModel
 
 WRITTEN_BY = "floatlens adapt"
 RUN, STATE, LOG = "run.json", "state.safetensors", "log.jsonl"
-_MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
+_PARAMETER = "parameter"
+"""What stands before the names of trained parameters in a state."""
 Entry = dict[str, Any]  # update, and loss (mean since the entry before) or held-out losses
 
 
@@ -199,7 +199,7 @@ def run(
         if writes:
             write_whole(place / RUN, json.dumps(refuse_other_run(place, adaptation)).encode())
         adaptation.team.wait()
-        standing = restore(place / STATE, adaptation)
+        standing = load_state(place / STATE, adaptation)
         adaptation.team.wait()  # before the first state is written anew
         if writes and not standing.done:
             standing = _with_entry(standing, _held_out_entry(adaptation, 0), report)
@@ -221,7 +221,7 @@ def run(
                 report(log[-1])
                 threads = tuple(sorted({*standing.threads, torch.get_num_threads()}))
                 standing = Standing(update, seen, supervised, time.monotonic() - began, threads, tuple(log))
-                store(place / STATE, adaptation, standing)
+                write_state(place / STATE, adaptation.trained, _PARAMETER, adaptation.optimizer, standing)
                 write_whole(place / LOG, "".join(json.dumps(entry) + "\n" for entry in log).encode())
                 losses = []
         if writes:
@@ -240,36 +240,11 @@ def checkpoint_name(update: int) -> str:
     return f"update-{update:06d}.safetensors"
 
 
-def store(path: Path, adaptation: Adaptation, standing: Standing) -> None:
-    """Write everything that a run continues from, in float32."""
-    tensors: dict[str, Tensor] = {}
-    for name, weights in adaptation.trained.items():
-        state = adaptation.optimizer.state.get(weights, {})
-        tensors[f"parameter.{name}"] = weights.detach()
-        for moment, called in _MOMENTS.items():
-            tensors[f"{moment}.{name}"] = state[called] if state else torch.zeros_like(weights)  # without a gradient there is no state
-    written = json.dumps(asdict(standing))
-    content = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    write_whole(path, save(content, metadata={"standing": written, "sha256": tensors_sha256(content, written)}))
-
-
-def restore(path: Path, adaptation: Adaptation) -> Standing:
+def load_state(path: Path, adaptation: Adaptation) -> Standing:
     """Bring an adaptation to where its run stands, in place; nothing is changed if it has not begun."""
     standing = read_standing(path)
-    if not standing.done:
-        return standing
-    tensors = load_file(path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    if header.get("sha256") != tensors_sha256(tensors, header["standing"]):
-        raise Refusal(f"{path} was changed since it was written, so continuing from it would give other weights. Remove it to begin again.")
-    expected = {f"{part}.{name}": weights.shape for name, weights in adaptation.trained.items() for part in ("parameter", *_MOMENTS)}
-    if {name: tensor.shape for name, tensor in tensors.items()} != expected:
-        raise Refusal(f"{path} holds parameters of another shape than the recipe's. Remove it to begin again, or choose another folder.")
-    for name, weights in adaptation.trained.items():
-        weights.data.copy_(tensors[f"parameter.{name}"])
-        moments = {called: tensors[f"{moment}.{name}"].to(weights.device) for moment, called in _MOMENTS.items()}
-        adaptation.optimizer.state[weights] = {"step": torch.tensor(float(standing.done)), **moments}
+    if standing.done:
+        restore_state(path, adaptation.trained, _PARAMETER, adaptation.optimizer, standing.done)
     return standing
 
 
@@ -281,18 +256,13 @@ def read_standing(path: Path) -> Standing:
     >>> read_standing(Path("nowhere.safetensors")).done
     0
     """
-    if not path.exists():
-        return Standing()
-    try:
-        with safe_open(path, framework="pt") as file:
-            written = json.loads(file.metadata()["standing"])
+
+    def parse(written: dict[str, Any]) -> Standing:
         standing = Standing(**{**written, "threads": tuple(written["threads"]), "log": tuple(written["log"])})
         _refuse_impossible(standing)
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Refusal(
-            f"{path} is not the state of an adaptation ({reason(error)}). Remove it to begin again, or choose another folder."
-        ) from None
-    return standing
+        return standing
+
+    return read_state(path, "an adaptation", parse) or Standing()
 
 
 def _refuse_impossible(standing: Standing) -> None:
