@@ -305,6 +305,16 @@ def test_an_object_store_gives_the_same_tables_and_stores_each_unit_once(finishe
     fsspec.filesystem("memory").rm("/studies", recursive=True)
 
 
+def test_an_option_of_one_model_leaves_the_tasks_of_others_as_they_are() -> None:
+    two_tasks = '[[tasks]]\ntask = "world"\nmodels = ["twin-mdm"]\nsamples = 1\n\n[[tasks]]\nname = "other"\nmodels = ["twin-arm"]\n'
+    text = STUDY.replace("[[models]]\n", '[[models]]\nname = "twin-mdm"\n\n[[models]]\n', 1).replace("[[tasks]]\n", two_tasks)
+    samplers = '[[samplers]]\nname = "{0}"\noptions = {{ {0} = {1} }}\n'
+    options = {(job.model.label, *job.settings.options) for job in plan_of(text + samplers.format("block_length", 1)).jobs}
+    assert options == {("twin-mdm", "sampler", "block_length"), ("twin-arm", "sampler")}
+    with pytest.raises(Refusal, match="has no option 'threshold'"):
+        plan_of(STUDY + samplers.format("threshold", 0.5))
+
+
 def test_two_samplers_that_are_one_for_a_model_run_once_and_stand_in_the_tables_twice(tmp_path: Path) -> None:
     two = STUDY.replace("[run]", '[[samplers]]\nname = "a"\n\n[[samplers]]\nname = "b"\noptions = { threshold = 0.9 }\n\n[run]')
     two = two.replace('name = "twin-arm"', 'name = "twin-arm"\n\n[[models]]\nname = "twin-mdm"')

@@ -104,7 +104,8 @@ def make_plan(
     data: dict[str, str] = {}
     for table in study.tasks:
         asked_of = [model for model in models if table.models is None or model.choice.name in _located(table.models, folder)]
-        jobs += _jobs_of_task(study, table, asked_of, folder, device, data, tell)
+        others = [model.examined for model in models if model not in asked_of]
+        jobs += _jobs_of_task(study, table, asked_of, others, folder, device, data, tell)
     for prompts in study.prompts:
         jobs += _jobs_of_prompts(study, prompts, models, folder, device, data)
     return Plan(study, text, folder, tuple(jobs), tuple(models), data, device)
@@ -155,6 +156,7 @@ def _jobs_of_task(
     study: StudyFile,
     table: TaskTable,
     models: Sequence[KnownModel],
+    others: Sequence[Examination],
     folder: Path,
     device: str,
     data: dict[str, str],
@@ -174,7 +176,8 @@ def _jobs_of_task(
     for sampler in study.samplers:
         settings = replace(_settings(study, sampler, table.gen_length or task.gen_length), scorer=task.scorer, shortcut=task.shortcut)
         settings = replace(settings, wording=task.wording)
-        own = settings_by_model([model.examined for model in models], task, [*conditions, *traced], settings, sampler.sampler, tell)
+        examined = [model.examined for model in models]
+        own = settings_by_model(examined, task, [*conditions, *traced], settings, sampler.sampler, tell, others)
         for model, of_model in zip(models, own, strict=True):
             for seed in study.seeds:
                 seeded = replace(of_model, seed=seed)

@@ -56,20 +56,25 @@ def settings_by_model(
     settings: Settings,
     sampler: str | None,
     tell: Tell,
+    others: Sequence[Examination] = (),
 ) -> list[Settings]:
-    """The settings of each model: the options that its loop has, and the loop; `sampler` is another one for the diffusion models."""
+    """The settings of each model: the options that its loop has, and the loop; `sampler` is another one for the diffusion models.
+
+    `others` are models that are asked with the same settings, but something else: an option is refused if none of all has it.
+    """
     for known in examined:
         if settings.likelihood:
             refuse_without_likelihood(known)
     for known in examined:
         if not settings.allow_unknown:
             _refuse_unreadable(known.name, known.tokenizer, task, conditions, settings)
-    if sampler and all(known.sampler in (None, "autoregressive") for known in examined):
+    everyone = [*examined, *others]
+    if sampler and all(known.sampler in (None, "autoregressive") for known in everyone):
         raise Refusal(
             f"{sampler} is a loop of diffusion models, and none of these models can be run by it. Leave --sampler (sampler=) out."
         )
-    loops = [known.sampler if known.sampler in (None, "autoregressive") else sampler or known.sampler for known in examined]
-    shares = share_out(settings.options, loops)
+    every_loop = [known.sampler if known.sampler in (None, "autoregressive") else sampler or known.sampler for known in everyone]
+    loops, shares = every_loop[: len(examined)], share_out(settings.options, every_loop)[: len(examined)]
     for known, share in zip(examined, shares, strict=True):
         if lacking := ", ".join(name for name in settings.options if name not in share):
             tell(f"{known.name} has no {lacking} and runs without.")
