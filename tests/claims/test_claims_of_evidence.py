@@ -289,6 +289,15 @@ def test_a_model_that_passages_do_not_help_has_nothing_to_lose() -> None:
     assert "without passages .05" in found.reason
 
 
+def test_a_study_that_stopped_before_it_asked_without_passages_is_judged_all_the_same() -> None:
+    evidence = of_questions(one_piece("nq"), as_published())
+    closed_book = (pl.col("role") == "arm") & (pl.col("experiment") == "noise")
+    found = {one.claim.name: one for one in judge_all(dataclasses.replace(evidence, answers=evidence.answers.filter(~closed_book)))}
+    assert found["masking-ruins-arm"].outcome == "not asked"
+    assert "arm was not asked without passages" in found["masking-ruins-arm"].reason
+    assert found["masking-spares-mdm"].outcome == "holds"
+
+
 def test_a_role_that_no_model_plays_is_the_reason() -> None:
     evidence = as_published().evidence()
     models = {role: name for role, name in evidence.about["models"].items() if role != "causal-mdm"}

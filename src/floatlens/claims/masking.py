@@ -169,8 +169,12 @@ def nothing_to_lose(evidence: Evidence, role: str, experiment: str, context: str
     else:
         floor, called = evidence.outcome(role, "noise", CLOSED_BOOK), "without passages"
         floor = floor.sel(sample=[sample for sample in floor["sample"].values if sample in right["sample"].values])  # they may be more
+    if bool(right.isnull().all()):
+        return ""
+    if not floor.notnull().any():
+        return f"{role} was not asked {called}, so it is not known what it has to lose"
     beyond = mean_of(change(right, floor))
-    if beyond.low > 0 or bool(right.isnull().all()):
+    if beyond.low > 0:
         return ""
     scores = f"{role} scores {_in_digits(mean_of(right).value)}, {called} {_in_digits(mean_of(floor).value)}"
     if not beyond.value > 0:
