@@ -9,9 +9,9 @@ from small_studies import STUDY, InlineEngine, plan_of, tables_of
 
 from floatlens.errors import Refusal
 from floatlens.study.jobs import ModelJob
-from floatlens.study.records import unit_file
 from floatlens.study.running import Report, run_study
 from floatlens.study.store import open_store
+from floatlens.study.units import unit_file
 from floatlens.study.verifying import verify_study
 
 moto = pytest.importorskip("moto.server")

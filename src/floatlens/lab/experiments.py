@@ -265,7 +265,7 @@ def tracing_job(study: Study, role: str, task: AskedTask, model: ModelChoice, wr
     return TraceJob(unit, model, study, role, kept / f"trace-{unit.id}")
 
 
-def draw_masked(role: str, name: str, about: Mapping[str, Any], answers: pl.DataFrame, figures: Path, _report: Report) -> None:
+def draw_masked(role: str, name: str, about: dict[str, Any], answers: pl.DataFrame, figures: Path, _report: Report) -> None:
     """Draw the figure of a masking experiment. An errand of a worker."""
     draw_masking(role, name, Evidence(pl.DataFrame(), pl.DataFrame(), answers, about), figures)
 
