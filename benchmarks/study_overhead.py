@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from floatlens.study.engine import Outcome, Queue
+from floatlens.study.engine import Outcome, Queue, ReportOf, unheard
 from floatlens.study.local_engine import LocalEngine
 from floatlens.study.planning import make_plan
 from floatlens.study.running import run_study
@@ -80,8 +80,8 @@ class _Watched:
         self.engine, self.first, self.last = engine, first, 0.0
         self.workers, self.title = engine.workers, engine.title
 
-    def outcomes(self, queue: Queue, told: Callable[[], int]) -> Generator[Outcome, None, None]:
-        for outcome in self.engine.outcomes(queue, told):
+    def outcomes(self, queue: Queue, told: Callable[[], int], report: ReportOf = unheard) -> Generator[Outcome, None, None]:
+        for outcome in self.engine.outcomes(queue, told, report):
             self.last = time.perf_counter()
             if not self.first:
                 self.first.append(self.last)

@@ -21,6 +21,8 @@ import floatlens.lab.runs as runs
 import floatlens.study.one_model as one_model
 from floatlens.cli import run
 from floatlens.models.loading import load
+from floatlens.study.sealed import unseal
+from floatlens.study.store import FolderStore
 
 
 def noting(log: Path, line: Callable[..., str], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,13 +46,13 @@ def start(words: list[str], folder: str, log: Path, said: str) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(folder)
-    for module, name, note in (
+    for place, name, note in (
         (one_model, "_ask", lambda lm, samples, condition, *_: f"asked {condition.name}"),
-        (one_model, "store", lambda folder, name, rows: f"stored {rows['context'][0]}"),
+        (FolderStore, "create", lambda _store, _name, content: f"stored {unseal(content).unit.context}"),
         (runs, "run_update", lambda *given: f"updated {given[-1]}"),
         (runs, "save_state", lambda path, model, optimizer, standing: f"saved {standing.done}"),
     ):
-        setattr(module, name, noting(log, note, getattr(module, name)))
+        setattr(place, name, noting(log, note, getattr(place, name)))
     sys.argv = ["floatlens", *words]
     code: Any = 1
     try:

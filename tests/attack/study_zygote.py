@@ -15,6 +15,7 @@ import psutil
 import torch
 
 import floatlens.study.running
+import floatlens.study.settling
 from floatlens.cli import run
 from floatlens.models.loading import load
 
@@ -46,7 +47,7 @@ def serve() -> None:
     """Answer line by line."""
     torch.set_num_threads(1)
     load("twin-arm").generate("Where?", gen_length=1)  # what is imported at first use
-    assert floatlens.study.running.LOST_AT_MOST > 1
+    assert floatlens.study.settling.LOST_AT_MOST > 1
     get_context("forkserver").set_forkserver_preload(["floatlens.study.worker"])
     forkserver.ensure_running()
     print("ready", flush=True)

@@ -49,7 +49,23 @@ mixture = [{ sequences = 2, kind = "closed" }]
 """
 COMMANDS = {
     "trace": ["trace", "-m", "twin-mdm", "-p", "Where does Ben Reed live?", "--gen-length", "4", "--set", "block_length=4", "-o", "out"],
-    "eval": ["eval", "-m", "twin-arm", "--context", "noise", "--levels", "0,.4", "-n", "4", "--trace", "1", "--into", "out"],
+    "eval": [
+        "eval",
+        "-m",
+        "twin-arm",
+        "--context",
+        "noise",
+        "--levels",
+        "0,.4",
+        "-n",
+        "4",
+        "--trace",
+        "1",
+        "--workers",
+        "0",
+        "--into",
+        "out",
+    ],
     "train": ["train", "twins", "--only", "arm", "--recipe", "../recipe.toml", "--into", "out"],
     "demo": ["demo", "--questions", "4", "--no-figures", "--into", "out"],
 }

@@ -9,9 +9,9 @@ import pytest
 from small_studies import UNITS, InlineEngine, plan_of, tables_of
 
 from floatlens.errors import Refusal
+from floatlens.study.jobs import ModelJob
 from floatlens.study.running import run_study
 from floatlens.study.store import open_store
-from floatlens.study.units import Job
 
 
 def mount(*words: object) -> None:
@@ -38,7 +38,7 @@ def test_a_disk_that_fails_stops_a_study_with_one_sentence_and_loses_nothing(pla
     if kind == "full":
         mount("-t", "tmpfs", "-o", "size=200k", "tmpfs", place.parent)
 
-    def spoil(job: Job) -> None:
+    def spoil(job: ModelJob) -> None:
         begun.append(job.unit.id)
         if kind == "read-only" and len(begun) == 9:
             mount("--bind", place, place)

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,16 @@ from floatlens.interventions import MaskAnchors, RandomKeys
 from floatlens.lab import experiments
 from floatlens.lab.asked_questions import in_order
 from floatlens.lab.asked_task import asked_task
-from floatlens.lab.experiments import PATH, run_experiment
-from floatlens.lab.plan import slots_of
-from floatlens.lab.units import Choice, Sizes, Study, Unit, questions_of
+from floatlens.lab.demo import gather
+from floatlens.lab.experiments import PATH
+from floatlens.lab.plan import prepare
+from floatlens.lab.units import Choice, Preparation, Sizes, Study, questions_of, short_name
 from floatlens.measures.flow import rollout
 from floatlens.report.claims import claims_json, claims_markdown
 from floatlens.study import one_model
+from floatlens.study.in_process import InProcessEngine
+from floatlens.study.store import FolderStore
+from floatlens.study.worker import Worker
 from floatlens.tasks.conditions import condition_of
 from floatlens.tasks.contexts import arrange
 from floatlens.tasks.scoring import score_text
@@ -55,47 +59,52 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return Study(write_models(folder), choice, Sizes(QUESTIONS, real=True), DRAWS, seed=0, figures=False)
 
 
+@dataclass
+class Ran:
+    """A study that ran in this process: what was known before, what it gave, its folders, and how many questions were reported."""
+
+    preparation: Preparation
+    evidence: Evidence
+    folder: Path
+    kept: Path
+    reported: int
+
+
+def run(study: Study, folder: Path, kept: Path) -> Ran:
+    folder.mkdir()
+    kept.mkdir(exist_ok=True)
+    reported: list[int] = []
+    preparation = prepare(study, False, 1, kept, lambda _count, _what: None)
+    engine, store = InProcessEngine(Worker(None)), FolderStore(kept)
+    evidence = gather(study, preparation, folder, engine, store, lambda count, title="": reported.append(count))
+    return Ran(preparation, evidence, folder, kept, sum(reported))
+
+
 @pytest.fixture(scope="module")
-def units(study: Study, tmp_path_factory: pytest.TempPathFactory) -> list[Unit]:
+def ran(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     place = tmp_path_factory.mktemp("study")
-    (place / "new" / "traces").mkdir(parents=True)
-    (place / "kept").mkdir()
-    return study.units(asked_task(study.choice).design, place / "new", place / "kept")
+    return run(study, place / "new", place / "kept")
 
 
 @pytest.fixture(scope="module")
-def done(units: list[Unit]) -> dict[Unit, Any]:
-    """The tables of every unit, and how many questions it reported."""
-    tables = {}
-    for unit in units:
-        reported: list[int] = []
-        tables[unit] = (run_experiment(unit, lambda count, _what, reported=reported: reported.append(count)), sum(reported))
-    return tables
+def evidence(ran: Ran) -> Evidence:
+    return ran.evidence
 
 
-@pytest.fixture(scope="module")
-def evidence(study: Study, done: dict[Unit, Any]) -> Evidence:
+def test_the_units_are_what_the_task_can_ask_and_each_runs_once(study: Study, ran: Ran) -> None:
     design = asked_task(study.choice).design
-    joined = {name: pl.concat([own[name] for own, _ in done.values() if name in own]) for name in ("measurements", "heads", "answers")}
-    about = {
-        "models": dict(study.models),
-        "questions": QUESTIONS,
-        "traced": QUESTIONS,
-        "draws": DRAWS,
-        "seed": 0,
-        "design": design.stored(),
-    }
-    return Evidence(**joined, about={**about, "slots": slots_of(study)})
-
-
-def test_the_units_are_what_the_task_can_ask(units: list[Unit], done: dict[Unit, Any]) -> None:
-    assert [(unit.experiment, unit.role) for unit in units] == [
-        (experiment, role) for experiment in ("trace", "masked answers", "noise", "position") for role in ("mdm", "arm")
+    experiments = study.experiments(design)
+    assert [(experiment.name, experiment.role) for experiment in experiments] == [
+        (name, role) for name in ("trace", "masked answers", "noise", "position") for role in ("mdm", "arm")
     ]
-    design = asked_task(units[0].choice).design
-    for unit, (tables, reported) in done.items():
-        if unit.experiment != "trace":
-            assert len(tables["answers"]) == reported == questions_of(unit, design), "what is planned is what is reported and answered"
+    assert ran.reported == sum(questions_of(experiment, design) for experiment in experiments), "what is planned is what is reported"
+    for experiment in experiments:
+        own = ran.evidence.answers.filter(pl.col("role") == experiment.role, pl.col("experiment") == experiment.name)
+        assert len(own) == (0 if experiment.name == "trace" else questions_of(experiment, design)), "and what is answered"
+    jobs = {job.id for own in ran.preparation.jobs.values() for job in own}
+    stored = {file.stem for file in (ran.kept / "units").iterdir()}
+    silenced = 2 * (1 + DRAWS)  # the unedited run is one of masked answers
+    assert (stored >= jobs, len(stored - jobs)) == (True, silenced)
 
 
 @pytest.mark.parametrize("role", ["arm", "mdm"])
@@ -129,13 +138,13 @@ def test_a_control_in_a_claim_is_the_mean_of_its_draws_per_question(evidence: Ev
         assert values.sel(sample=sample).item() == pytest.approx(sum(drawn) / DRAWS)
 
 
-def test_models_compute_in_the_type_that_was_asked_for(units: list[Unit], monkeypatch: pytest.MonkeyPatch) -> None:
-    unit = next(unit for unit in units if unit.role == "arm" and unit.experiment == "noise")
-    seen: list[torch.dtype] = []
-    monkeypatch.setattr(experiments, "evaluate_model", lambda lm, *_args, **_how: seen.append(lm.module.dtype) or pl.DataFrame({"a": [1]}))
-    for dtype in (None, "bfloat16"):
-        run_experiment(replace(unit, choice=replace(unit.choice, dtype=dtype)))
-    assert seen == [torch.float32, torch.bfloat16]
+def test_models_compute_in_the_type_that_was_asked_for(study: Study, tmp_path: Path) -> None:
+    worker = Worker(None)
+    for dtype, expected in ((None, torch.float32), ("bfloat16", torch.bfloat16)):
+        preparation = prepare(replace(study, choice=replace(study.choice, dtype=dtype)), False, 1, tmp_path, lambda _count, _what: None)
+        preparation.jobs["arm", "noise"][0].run(worker, lambda _count, _what: None)
+        assert worker._lm is not None
+        assert worker._lm.dtype == expected
 
 
 def test_confidence_order_commits_end_tokens_last(study: Study) -> None:
@@ -156,8 +165,8 @@ def test_traced_texts_have_gold_at_every_slot_in_turn_and_the_answer_as_needle(s
         assert regions["gold"][0] < regions["needle"][0] < regions["needle"][1] <= regions["gold"][1]
 
 
-def test_what_the_threshold_keeps_and_rollout_are_those_of_the_stored_trace(units: list[Unit], evidence: Evidence) -> None:
-    trace = fl.open_trace(units[0].folder / "traces" / "mdm.zarr")
+def test_what_the_threshold_keeps_and_rollout_are_those_of_the_stored_trace(ran: Ran, evidence: Evidence) -> None:
+    trace = fl.open_trace(ran.folder / "traces" / "mdm.zarr")
     for number in range(QUESTIONS):
         own = trace.sample(number).load()
         group = own.sel(group="masked").transpose("step", "layer", "head", "key", ...)
@@ -200,36 +209,35 @@ def test_what_cannot_be_asked_says_why_and_few_questions_give_no_verdict(evidenc
     assert '"task": "plain"' in claims_json(findings)
 
 
-def test_a_stopped_study_takes_up_what_was_finished(
-    units: list[Unit], done: dict[Unit, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_study_takes_up_what_was_finished(study: Study, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_arguments: Any, **_options: Any) -> None:
         raise AssertionError("this was finished already")
 
+    kept = Path(shutil.copytree(ran.kept, tmp_path / "kept"))
     monkeypatch.setattr(one_model, "_ask", never)
     monkeypatch.setattr(experiments, "record", never)
-    (tmp_path / "traces").mkdir()
-    for unit in units:
-        again = run_experiment(replace(unit, folder=tmp_path))
-        for name, table in done[unit][0].items():
-            assert_frame_equal(again[name], table)
-    other = replace(units[2], seed=1)
+    again = run(study, tmp_path / "new", kept)
+    assert again.reported == ran.reported
+    for name in ("measurements", "heads", "answers"):
+        assert getattr(again.evidence, name).equals(getattr(ran.evidence, name))
+    assert fl.verify(tmp_path / "new" / "traces" / "arm.zarr") == []
     with pytest.raises(AssertionError, match="finished already"):  # another seed is another study
-        run_experiment(replace(other, folder=tmp_path))
+        run(replace(study, seed=1), tmp_path / "other", kept)
 
 
-def test_a_damaged_trace_is_computed_again(
-    units: list[Unit], done: dict[Unit, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_damaged_trace_is_recorded_again_and_nothing_else(
+    study: Study, ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unit = next(unit for unit in units if (unit.experiment, unit.role) == ("trace", "arm"))
-    kept = tmp_path / "kept"
-    shutil.copytree(unit.kept, kept)
-    for table in kept.glob("trace-*/measurements.parquet"):
-        table.write_bytes(table.read_bytes()[:-1])
-    (tmp_path / "new" / "traces").mkdir(parents=True)
-    again = run_experiment(replace(unit, folder=tmp_path / "new", kept=kept))
-    assert_frame_equal(again["measurements"], done[unit][0]["measurements"])
-    assert "is damaged" in "".join(capsys.readouterr())
+    kept, recorded = Path(shutil.copytree(ran.kept, tmp_path / "kept")), list[str]()
+    real = experiments.record
+    monkeypatch.setattr(experiments, "record", lambda lm, *given: recorded.append(lm.name) or real(lm, *given))
+    [trace] = ran.preparation.jobs["arm", "trace"]
+    damaged = kept / f"trace-{trace.id}" / "measurements.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    again = run(study, tmp_path / "new", kept)
+    assert recorded == [short_name(study.models["arm"])]
+    assert_frame_equal(again.evidence.measurements, ran.evidence.measurements)
+    assert f"{damaged.parent} is damaged" in "".join(capsys.readouterr())
 
 
 def test_two_pieces_of_evidence_are_asked_in_layouts(tmp_path: Path) -> None:

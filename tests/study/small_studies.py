@@ -1,14 +1,15 @@
 """Small studies of the twins, and an engine that runs them in this process."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from floatlens.study.engine import GO_ON, Outcome, Queue, failure_of
+from floatlens.study.engine import Job, Outcome, ReportOf, failure_of
+from floatlens.study.in_process import InProcessEngine
 from floatlens.study.planning import Plan, make_plan
 from floatlens.study.store import Store, open_store
 from floatlens.study.study_file import parse_study
-from floatlens.study.units import Job
 from floatlens.study.worker import Worker
 
 STUDY = """
@@ -39,27 +40,21 @@ def _worker() -> Worker:
     return Worker("cpu")
 
 
-class InlineEngine:
-    """Runs jobs one after the other in this process; `before` is called with each job, and may raise or interrupt."""
+class InlineEngine(InProcessEngine):
+    """Runs jobs in this process; `before` is called with each job, and may raise or interrupt."""
 
-    workers, title = 1, "this process"
-
-    def __init__(self, before: Callable[[Job], object] = lambda job: None) -> None:
+    def __init__(self, before: Callable[[Any], object] = lambda job: None) -> None:
+        super().__init__(_worker())
         self.before, self.ran = before, list[str]()
-        self._worker = _worker()
 
-    def outcomes(self, queue: Queue, told: Callable[[], int]) -> Generator[Outcome, None, None]:
-        model = None
-        while told() == GO_ON and (job := queue.take(model)) is not None:
-            model = job.model.label
-            try:
-                self.before(job)
-                content = self._worker.run(job)
-            except Exception as error:
-                yield Outcome(job, failure=failure_of(error))
-                continue
-            self.ran.append(job.unit.id)
-            yield Outcome(job, content)
+    def _outcome(self, job: Job, report: ReportOf) -> Outcome:
+        try:
+            self.before(job)
+        except Exception as error:
+            return Outcome(job, failure=failure_of(error))
+        outcome = super()._outcome(job, report)
+        self.ran += [job.id] if outcome.failure is None else []
+        return outcome
 
 
 def plan_of(text: str = STUDY, folder: Path = Path()) -> Plan:

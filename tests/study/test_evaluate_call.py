@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 import floatlens as fl
-from floatlens.study import one_model
+from floatlens.errors import Caution
 from floatlens.tasks.conditions import condition_of
 from floatlens.tasks.registry import load_task
 from world_models import arm, mdm
@@ -74,24 +75,27 @@ def test_what_was_left_out_is_in_the_result(models: list[Path]) -> None:
         fl.evaluate(fl.load(models[1]), task, ["layout:far"], leave_out=True, progress=False)
 
 
-def test_an_interrupted_call_resumes(models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    real = one_model._ask
+def test_worker_processes_give_what_this_process_gives(models: list[Path], tmp_path: Path) -> None:
+    how: dict[str, Any] = {"contexts": CONTEXTS, "samples": 2, "trace": 1, "progress": False}
+    here = fl.evaluate(models, **how, into=tmp_path / "here")
+    there = fl.evaluate(models, **how, into=tmp_path / "there", workers=2)
+    exact = ["log_likelihood", "log_likelihood_error", "removed", "likelihood_removed"]
+    assert here.rows.drop(exact).equals(there.rows.drop(exact))
+    assert_frame_equal(here.rows, there.rows)  # the last bits depend on the number of threads
+    assert here.traces.equals(there.traces)
+    for row in there.traces.iter_rows(named=True):
+        assert fl.verify(tmp_path / "there" / row["trace"]) == []
+        traces = [fl.open_trace(tmp_path / name / row["trace"]) for name in ("here", "there")]
+        assert traces[0].prompt(row["number"]) == traces[1].prompt(row["number"])
 
-    def noted(lm: fl.LanguageModel, samples: object, condition: object, *others: object) -> pl.DataFrame:
-        asked.append(condition.name)  # type: ignore[attr-defined]  # a Condition
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return real(lm, samples, condition, *others)  # type: ignore[arg-type]  # as it was given
 
-    monkeypatch.setattr(one_model, "_ask", noted)
-    with pytest.raises(KeyboardInterrupt):
-        fl.evaluate(models[1], samples=2, into=tmp_path / "out", progress=False)
-    assert not (tmp_path / "out").exists()
-    sentences: list[str] = []
-    fl.evaluate(models[1], samples=2, into=tmp_path / "out", tell=sentences.append, progress=False)
-    assert asked == ["closed-book", "gold", "gold"]
-    assert any(sentence.startswith("Resuming from what was done") for sentence in sentences)
+def test_what_a_worker_refuses_or_cautions_against_reaches_the_caller(models: list[Path], tmp_path: Path) -> None:
+    how: dict[str, Any] = {"contexts": ["gold"], "samples": 2, "likelihood": False, "progress": False}
+    for workers in (0, 1):
+        with pytest.raises(fl.Refusal, match="sample world-open-0000 has 7 tokens"):
+            fl.evaluate(models[1], **how, workers=workers, gen_length=5000)
+        with pytest.warns(Caution, match="tiny-arm, gold under mask-anchors:1"):
+            fl.evaluate(models[1], **how, workers=workers, gen_length=1, interventions=["mask-anchors:1"])
 
 
 def test_calls_that_cannot_be_carried_out_are_refused(models: list[Path]) -> None:
@@ -103,6 +107,10 @@ def test_calls_that_cannot_be_carried_out_are_refused(models: list[Path]) -> Non
         fl.evaluate(models[1], load_task("world", count=1), data="questions.jsonl")
     with pytest.raises(fl.Refusal, match="have one name"):
         fl.evaluate([models[1], fl.load(models[1])])
+    with pytest.raises(fl.Refusal, match="Loaded models, and a Task, stay in this process"):
+        fl.evaluate(fl.load(models[1]), workers=2)
+    with pytest.raises(fl.Refusal, match="workers=-1: give how many processes run models"):
+        fl.evaluate(models[1], workers=-1)
     with pytest.raises(fl.Refusal, match=r"evaluate has no argument 'context'. It takes lists: models="):
         fl.evaluate(models[1], context="noise", levels=[0, 0.8])  # pyright: ignore[reportCallIssue] - the mistake under test
     with pytest.raises(fl.Refusal, match="'noise' is not how noise is written: noise:SHARE"):

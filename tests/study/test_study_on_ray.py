@@ -10,7 +10,7 @@ import psutil
 import pytest
 from small_studies import STUDY, UNITS, InlineEngine, plan_of, tables_of
 
-from floatlens.study.engine import Outcome, Queue
+from floatlens.study.engine import Outcome, Queue, ReportOf, unheard
 from floatlens.study.running import run_study
 from floatlens.study.store import open_store
 
@@ -70,8 +70,8 @@ def test_a_cluster_that_loses_a_node_and_gains_one_gives_the_tables_of_one_proce
 
         workers, title = engine.workers, engine.title
 
-        def outcomes(self, queue: Queue, told: Any) -> Generator[Outcome, None, None]:
-            for outcome in engine.outcomes(queue, told):
+        def outcomes(self, queue: Queue, told: Any, report: ReportOf = unheard) -> Generator[Outcome, None, None]:
+            for outcome in engine.outcomes(queue, told, report):
                 seen.append(outcome)
                 if len(seen) == 2 * UNITS // 3:
                     kill(made, nodes[0])

@@ -8,10 +8,10 @@ import pytest
 from small_studies import STUDY, InlineEngine, plan_of, tables_of
 
 from floatlens.errors import Refusal
-from floatlens.study.records import unit_file
+from floatlens.study.jobs import ModelJob
 from floatlens.study.running import Report, run_study
 from floatlens.study.store import open_store
-from floatlens.study.units import Job
+from floatlens.study.units import unit_file
 from floatlens.study.verifying import verify_study
 
 moto = pytest.importorskip("moto.server")
@@ -39,7 +39,7 @@ def test_two_runners_share_a_bucket_and_each_unit_is_stored_once(bucket: str, tm
     plan, address = plan_of(FEW), f"{bucket}/few"
     joined: list[Report] = []
 
-    def join(job: Job) -> None:
+    def join(job: ModelJob) -> None:
         if len(first.ran) == 1 and not joined:
             joined.append(run_study(plan, open_store(address, new=True), InlineEngine(), progress=False))
 

@@ -12,12 +12,13 @@ from small_studies import STUDY, UNITS, InlineEngine, plan_of, tables_of
 
 import floatlens as fl
 from floatlens.errors import Refusal
+from floatlens.study.jobs import ModelJob
 from floatlens.study.one_model import SCHEMA
 from floatlens.study.planning import Plan
-from floatlens.study.records import look_through, unit_file
+from floatlens.study.records import look_through
 from floatlens.study.running import Report, run_study
 from floatlens.study.store import open_store
-from floatlens.study.units import Job
+from floatlens.study.units import unit_file
 from floatlens.study.verifying import verify_study
 
 
@@ -142,10 +143,10 @@ def test_an_id_does_not_change_with_what_its_result_does_not_depend_on(tmp_path:
     assert {unit.id for unit in plan_of(changed, tmp_path).units} >= {unit.id for unit in plan_of().units if unit.first < 2}
 
 
-def failing_once_for(first: int, times: int, error: Exception) -> Callable[[Job], None]:
+def failing_once_for(first: int, times: int, error: Exception) -> Callable[[ModelJob], None]:
     left = {"times": times}
 
-    def fail(job: Job) -> None:
+    def fail(job: ModelJob) -> None:
         if job.unit.first == first and job.unit.context == "closed-book" and not job.unit.intervention and left["times"]:
             left["times"] -= 1
             raise error
@@ -227,7 +228,7 @@ def test_an_interrupted_run_stores_whole_units_and_goes_on(tmp_path: Path, finis
 
     seen: list[str] = []
 
-    def press(job: Job) -> None:
+    def press(job: ModelJob) -> None:
         seen.append(job.unit.id)
         if len(seen) == 7:
             os.kill(os.getpid(), signal.SIGINT)
@@ -246,7 +247,7 @@ def test_an_interrupted_run_stores_whole_units_and_goes_on(tmp_path: Path, finis
 def test_a_second_runner_is_refused_and_the_first_goes_on(tmp_path: Path, finished: Path) -> None:
     refusals: list[str] = []
 
-    def try_to_join(job: Job) -> None:
+    def try_to_join(job: ModelJob) -> None:
         if not refusals:
             with pytest.raises(Refusal) as refused:
                 run(plan_of(), tmp_path / "out")
@@ -260,7 +261,7 @@ def test_a_second_runner_is_refused_and_the_first_goes_on(tmp_path: Path, finish
 def test_a_folder_that_vanishes_is_one_sentence_and_what_was_finished_is_kept(tmp_path: Path, finished: Path) -> None:
     place, moved, count = tmp_path / "out", tmp_path / "moved", list[int]()
 
-    def move(job: Job) -> None:
+    def move(job: ModelJob) -> None:
         count.append(1)
         if len(count) == 9:
             place.rename(moved)
@@ -285,7 +286,7 @@ def test_an_object_store_gives_the_same_tables_and_stores_each_unit_once(finishe
     store = open_store(address, new=True)
     joined: list[Report] = []
 
-    def join(job: Job) -> None:
+    def join(job: ModelJob) -> None:
         """A second runner does everything while the first one is at its third unit."""
         if len(first.ran) == 2 and not joined:
             joined.append(run(plan_of(), address))

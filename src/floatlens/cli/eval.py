@@ -91,6 +91,9 @@ def evaluate(
         help="Run the programs that models write for humaneval, each isolated: no network, no files, limited time and memory.",
     ),
     trace: int = typer.Option(0, min=0, help="Record traces of this many of the first questions, in every --context."),
+    workers: int = typer.Option(
+        None, min=0, max=4096, help="How many processes run models; by default one per GPU, or as cores and memory allow. 0: this one."
+    ),
     allow_unknown: bool = typer.Option(
         False,
         "--allow-unknown",
@@ -162,6 +165,7 @@ def evaluate(
         trust_remote_code=trust_remote_code,
         block_lengths=_block_lengths(block_length, model),
         trace=trace,
+        workers="auto" if workers is None else workers,
         into=into,
         draw=draw,
         tell=partial(say, console),

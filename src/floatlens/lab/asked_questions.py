@@ -25,6 +25,7 @@ from floatlens.decoding.prompts import Prompt
 from floatlens.errors import Refusal
 from floatlens.lab.asked_task import AskedTask, Asks, TracedPrompt
 from floatlens.lab.units import ORDERS, Choice
+from floatlens.models.doctor import Examination
 from floatlens.models.language_model import LanguageModel
 from floatlens.tasks.conditions import complete, condition_of
 from floatlens.tasks.contexts import Layout, Position, arrange, holds_evidence
@@ -100,7 +101,7 @@ def _task(task: Task, design: Design, choice: Choice, said: tuple[str, ...]) -> 
     )
 
 
-def in_order(order: str, lm: LanguageModel) -> dict[str, Any]:
+def in_order(order: str, lm: LanguageModel | Examination) -> dict[str, Any]:
     """The options with which a model writes in an order; an autoregressive model has no other than its own.
 
     Examples

@@ -13,6 +13,7 @@ from typing import Any
 from floatlens.claims.design import Design
 from floatlens.decoding.prompts import Prompt
 from floatlens.lab.units import Choice
+from floatlens.models.doctor import Examination
 from floatlens.models.language_model import LanguageModel
 from floatlens.tasks.samples import Sample
 
@@ -55,7 +56,7 @@ class AskedTask:
     traced: Callable[[int, int], list[TracedPrompt]]
     how: Mapping[str, Any]
     tracing: Mapping[str, Any]
-    writing: Callable[[LanguageModel], dict[str, Any]]
+    writing: Callable[[LanguageModel | Examination], dict[str, Any]]
     silenced: Callable[[int, int], tuple[int, int]]
     said: tuple[str, ...] = ()
     in_memory: bool = False

@@ -18,6 +18,7 @@ from typing import Any
 from floatlens.claims.design import CLOSED_BOOK, GOLD, WORLD
 from floatlens.decoding.prompts import Prompt
 from floatlens.lab.asked_task import AskedTask, Asks, TracedPrompt
+from floatlens.models.doctor import Examination
 from floatlens.models.language_model import LanguageModel
 from floatlens.tasks.contexts import Position, arrange
 from floatlens.tasks.samples import Sample
@@ -75,7 +76,7 @@ def _made(make: Any, **fixed: Any) -> Any:
     return lambda count, seed: make(count, seed=seed, **fixed)
 
 
-def _as_trained(_lm: LanguageModel) -> dict[str, Any]:
+def _as_trained(_lm: LanguageModel | Examination) -> dict[str, Any]:
     return {}
 
 

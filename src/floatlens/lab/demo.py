@@ -1,166 +1,170 @@
-"""A study: gather the evidence in several processes, judge every claim, split every difference, draw, and write it all into a folder.
+"""The demo: gather the evidence in worker processes, judge every claim, split every difference, draw, and write it all into a folder.
 
-Decided here: this process judges and writes, and runs no model; a server imports torch once and forks the processes that do. (A fork
-of this process would copy locks that its threads hold.) Every model is loaded before anything runs, so that a mistake is reported at
-once. What a process has finished is kept beside the folder until this has its name, so that the same call resumes after an interruption.
+Decided here: this process judges and writes, and runs no model; the workers of the study engine do (`floatlens.study.local_engine`). Every
+model is loaded before anything runs, so that a mistake is reported at once. Every condition and every trace is a unit, kept beside the
+folder until this has its name, so that the same call resumes after an interruption. Figures are drawn while other units run.
 """
 
 import os
+import pickle
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from multiprocessing import get_all_start_methods, get_context, parent_process
-from multiprocessing.connection import wait as wait_for
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from queue import Empty
-from threading import Thread
 from typing import Any
 
 import polars as pl
 
-from floatlens.claims.evidence import TABLES, Evidence
+from floatlens.claims.evidence import Evidence
 from floatlens.claims.findings import Findings, findings_of
 from floatlens.folders import unfinished_folder
-from floatlens.lab.units import Preparation, Sizes, Study, Tables, Unit, questions_of, short_name
+from floatlens.lab.units import SILENCED, Preparation, Sizes, Study, questions_of, short_name
 from floatlens.report.claims import WRITTEN_BY, claims_csv, claims_json, claims_markdown, draw_absorption, draw_contexts
+from floatlens.study.engine import Engine, Job, Report
+from floatlens.study.errand import Errand, Packed
+from floatlens.study.local_engine import LocalEngine
+from floatlens.study.sealed import unseal
+from floatlens.study.settling import Advance, interruptions, run_jobs
+from floatlens.study.store import FolderStore, Store
 from floatlens.trace.trace import open_trace
 
 MOST_PROCESSES = 3
-LOOK = 0.5  # seconds between two looks at what the processes report
 
-_reports: Any = None
-"""In a process that runs models: the queue to which it reports."""
-
-Advance = Callable[..., object]
-"""Called with how much is done and, as `title`, what is being done."""
 Bar = Callable[[int, str], AbstractContextManager[Advance]]
 """A progress bar: from how much there is to do and a title, to a function that is called as it is done."""
 
 
-def run_unit(unit: Unit) -> Tables:
-    """Run a unit, in a process that runs models."""
-    from floatlens.lab.experiments import run_experiment  # imports torch, which takes seconds and which this process does without
-
-    return run_experiment(unit, _report)
-
-
-def prepare_study(study: Study, timed: bool) -> Preparation:
-    """Read the task, load the models and time a few questions, in a process that runs models."""
+def prepare_study(study: Study, timed: bool, processes: int, kept: Path, report: Report) -> Preparation:
+    """What is known before anything runs. An errand of a worker: it imports torch, which this process does without."""
     from floatlens.lab.plan import prepare
 
-    return prepare(study, timed=timed, report=_report)
+    return prepare(study, timed, processes, kept, report)
 
 
-def planned_lines(units: Sequence[Unit], preparation: Preparation, processes: int) -> list[str]:
-    """The plan in words, in a process that runs models."""
-    from floatlens.lab.plan import plan_lines
+def plan_silencing(study: Study, role: str, heads: Sequence[tuple[int, int]], report: Report) -> tuple[Packed, ...]:
+    """The jobs that silence the best heads of a model. An errand of a worker."""
+    from floatlens.lab.experiments import silencing_jobs
 
-    return plan_lines(units, preparation, processes)
-
-
-def slots_of_gold(study: Study) -> dict[str, int]:
-    """At which slot the gold passage of each traced text stands, in a process that runs models."""
-    from floatlens.lab.plan import slots_of
-
-    return slots_of(study)
+    return silencing_jobs(study, role, heads, report)
 
 
-def _report(count: int, what: str) -> None:
-    _reports.put((count, what))
+def draw_masked(*arguments: Any) -> None:
+    """Draw the figure of a masking experiment. An errand of a worker."""
+    from floatlens.lab.experiments import draw_masked
+
+    draw_masked(*arguments)
 
 
-def begin_process(reports: Any) -> None:
-    """In a process that runs models: report to a queue, and end as soon as the process that started it has ended, even if it was killed."""
-    global _reports
-    _reports = reports
-    parent = parent_process()
-    assert parent is not None
+def draw_traced(*arguments: Any) -> None:
+    """Draw the figures of a trace. An errand of a worker."""
+    from floatlens.lab.experiments import draw_traced
 
-    def watch() -> None:
-        wait_for([parent.sentinel])
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
+    draw_traced(*arguments)
 
 
-def compare_absorption(folder: Path, roles: Sequence[str]) -> None:
-    """Draw the figure that needs all traces."""
+def compare_absorption(folder: Path, roles: Sequence[str], _report: Report) -> None:
+    """Draw the figure that needs all traces. An errand of a worker."""
     draw_absorption({role: open_trace(folder / "traces" / f"{role}.zarr") for role in roles}, folder / "figures")
 
 
-@dataclass(frozen=True, eq=False)
-class Workers:
-    """Processes that run models, and the queue to which they report."""
+@dataclass
+class _Gathering:
+    """What is known while jobs run: those of each role and experiment, and the files of the units that are finished, by id."""
 
-    pool: ProcessPoolExecutor
-    reports: Any
-    count: int
+    study: Study
+    preparation: Preparation
+    folder: Path
+    jobs: dict[tuple[str, str], tuple[Packed, ...]] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    complete: set[tuple[str, str]] = field(default_factory=set)
 
-    def finish(self, futures: Sequence[Future[Any]], advance: Advance) -> Iterator[Future[Any]]:
-        """Each of the futures as soon as it is done; meanwhile, what is reported goes to `advance`."""
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, timeout=LOOK, return_when=FIRST_COMPLETED)
-            self.pass_on(advance)
-            yield from done
+    def done(self, job: Job, content: bytes) -> Iterator[Job]:
+        """Note what a job gave; the jobs that can be run now."""
+        if job.unit is not None:
+            self.files[job.id] = content
+        elif job.name.startswith(SILENCED):
+            self.jobs[job.name.removeprefix(f"{SILENCED} of "), SILENCED] = silencing = pickle.loads(content)
+            yield from silencing
+        for key, own in list(self.jobs.items()):
+            if key not in self.complete and all(each.id in self.files for each in own):
+                self.complete.add(key)
+                yield from self._after(*key)
 
-    def pass_on(self, advance: Advance) -> None:
-        """Hand on what was reported since the last look."""
-        while True:
-            try:
-                count, what = self.reports.get_nowait()
-            except Empty:
-                return
-            advance(count, title=what)
+    def _after(self, role: str, experiment: str) -> Iterator[Job]:
+        """What follows an experiment with a model: jobs that need its numbers, and figures of them."""
+        study, figures, holds = self.study, self.folder / "figures", short_name(self.study.models[role])
+        if experiment == "trace":
+            [job] = self.jobs[role, experiment]
+            stored = self.folder / "traces" / f"{role}.zarr"
+            assert job.folder is not None
+            shutil.copytree(job.folder / "trace.zarr", stored)
+            if heads := unseal(self.files[job.id]).rows("silenced").rows():
+                yield Errand(f"{SILENCED} of {role}", plan_silencing, (study, role, heads), holds)
+            if study.figures:
+                yield Errand(f"figures of {role}", draw_traced, (role, stored, study.choice, figures), holds)
+            if study.figures and all((other, experiment) in self.complete for other in study.models):
+                yield Errand("figure of absorption", compare_absorption, (self.folder, list(study.models)))
+        design = self.preparation.design
+        for name in [name for name, masking in design.masking.items() if study.figures and masking.experiment == experiment]:
+            about = {"models": {role: holds}, "design": design.stored()}
+            yield Errand(f"{name} of {role}", draw_masked, (role, name, about, self.answers(role, experiment), figures), holds)
+
+    def answers(self, role: str, experiment: str) -> pl.DataFrame:
+        """The answers of one experiment with one model."""
+        rows = pl.concat([unseal(self.files[job.id]).rows("results") for job in self.jobs[role, experiment]])
+        if experiment == SILENCED:
+            # which heads were silenced differs between models, and claims look rows up by the intervention
+            rows = rows.with_columns(
+                pl.when(pl.col("intervention") == "").then(pl.lit("")).otherwise(pl.lit("mask-heads")).alias("intervention")
+            )
+        return rows.with_columns(role=pl.lit(role), experiment=pl.lit(experiment))
+
+    def evidence(self) -> Evidence:
+        """Everything that was gathered, in the order of the plan, whichever was ready first."""
+        study, tables = self.study, dict[str, list[pl.DataFrame]]()
+        for role, experiment in self.preparation.jobs:
+            if experiment == "trace":
+                traced = unseal(self.files[self.jobs[role, experiment][0].id])
+                for name in ("measurements", "heads"):
+                    tables.setdefault(name, []).append(traced.rows(name))
+                if (role, SILENCED) in self.jobs:
+                    tables.setdefault("answers", []).append(self.answers(role, SILENCED))
+            else:
+                tables.setdefault("answers", []).append(self.answers(role, experiment))
+        joined = {name: pl.concat(own) for name, own in tables.items()}
+        about: dict[str, Any] = {
+            "models": {role: short_name(model) for role, model in study.models.items()},
+            "questions": study.sizes.questions,
+            "traced": study.sizes.traced,
+            "draws": study.draws,
+            "seed": study.seed,
+            "design": self.preparation.design.stored(),
+            "slots": dict(self.preparation.slots),
+        }
+        if study.sizes.real:
+            about["order"] = f"diffusion models write in the order {study.choice.order}"
+        if study.choice.dtype is not None:
+            about["dtype"] = study.choice.dtype
+        return Evidence(**joined, about=about)
 
 
-@contextmanager
-def _workers(most: int | None) -> Iterator[Workers]:
-    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
-    context = get_context(method)
-    if method == "forkserver":
-        context.set_forkserver_preload(["floatlens.lab.experiments"])
-    count = most or min(os.cpu_count() or 1, MOST_PROCESSES)
-    reports = context.Queue()
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=begin_process, initargs=(reports,))
-    try:
-        yield Workers(pool, reports, count)
-    finally:
-        pool.shutdown(cancel_futures=True)  # after a failure, the other units need not run
-
-
-def _gather(study: Study, preparation: Preparation, units: Sequence[Unit], workers: Workers, folder: Path, advance: Advance) -> Evidence:
-    """Run all units and join their tables."""
-    slots = workers.pool.submit(slots_of_gold, study)
-    running: dict[Future[Tables], Unit] = {workers.pool.submit(run_unit, unit): unit for unit in units}
-    untraced = {unit for unit in units if unit.experiment == "trace"}
-    absorption: Future[None] | None = None
-    tables_of: dict[Unit, Tables] = {}
-    for future in workers.finish(list(running), advance):
-        unit = running[future]
-        tables_of[unit] = future.result()
-        untraced.discard(unit)
-        if study.figures and not untraced and absorption is None:  # while other units are running
-            absorption = workers.pool.submit(compare_absorption, folder, list(study.models))
-    if absorption is not None:
-        absorption.result()
-    # in the order of the plan, whichever was ready first
-    joined = {name: pl.concat([tables_of[unit][name] for unit in units if name in tables_of[unit]]) for name in TABLES}
-    about = {
-        "models": {role: short_name(model) for role, model in study.models.items()},
-        "questions": study.sizes.questions,
-        "traced": study.sizes.traced,
-        "draws": study.draws,
-        "seed": study.seed,
-        "design": preparation.design.stored(),
-        "slots": slots.result(),
-    }
-    if study.sizes.real:
-        about["order"] = f"diffusion models write in the order {study.choice.order}"
-    if study.choice.dtype is not None:
-        about["dtype"] = study.choice.dtype
-    return Evidence(**joined, about=about)
+def gather(
+    study: Study,
+    preparation: Preparation,
+    folder: Path,
+    engine: Engine,
+    store: Store,
+    advance: Advance,
+    told: Callable[[], int] = lambda: 0,
+) -> Evidence:
+    """Run all units, with what an engine runs; traces and figures go into a folder, and the units into a store."""
+    for name in ("traces", "figures"):
+        (folder / name).mkdir()
+    gathering = _Gathering(study, preparation, folder, dict(preparation.jobs))
+    jobs = [job for own in preparation.jobs.values() for job in own]
+    run_jobs(jobs, engine, gathering.done, store=store, advance=advance, told=told)
+    return gathering.evidence()
 
 
 README = """# What a demo wrote
@@ -192,22 +196,24 @@ def run_study(
 
     The folder of an earlier study is replaced if it holds nothing else. `tell` is called with sentences about what is going to happen.
     """
-    with unfinished_folder(into, WRITTEN_BY, replacing=WRITTEN_BY, keeps=True) as unfinished, _workers(processes) as workers:
+    count = processes or min(os.cpu_count() or 1, MOST_PROCESSES)
+    engine = LocalEngine(["auto"], count, preload="floatlens.lab.experiments")
+    with unfinished_folder(into, WRITTEN_BY, replacing=WRITTEN_BY, keeps=True) as unfinished, interruptions(tell) as told:
         if any(unfinished.kept.iterdir()):
             tell(f"Resuming from what was done when the last run into {into} stopped.")
-        folder = unfinished.folder
-        for name in ("traces", "tables", "figures"):
-            (folder / name).mkdir()
-        preparation, study = _prepared(study, workers, bar, tell)
-        units = study.units(preparation.design, folder, unfinished.kept)
-        if preparation.prices:
-            for line in workers.pool.submit(planned_lines, units, preparation, workers.count).result():
-                tell(line)
-        with bar(sum(questions_of(unit, preparation.design) for unit in units), "Studying the models") as advance:
-            evidence = _gather(study, preparation, units, workers, folder, advance)
+        folder, kept = unfinished.folder, unfinished.kept
+        with bar(len(study.models), "Loading models") as advance:
+            preparation = prepared(study, engine, count, kept, advance, told)
+        for sentence in (*preparation.said, *preparation.lines):
+            tell(sentence)
+        study = replace(study, sizes=Sizes(preparation.questions, study.sizes.real))
+        total = sum(questions_of(experiment, preparation.design) for experiment in study.experiments(preparation.design))
+        with bar(total, "Studying the models") as advance:
+            evidence = gather(study, preparation, folder, engine, FolderStore(kept), advance, told)
             findings = findings_of(evidence)
             if study.figures:
                 draw_contexts(evidence, folder / "figures")
+        (folder / "tables").mkdir()
         evidence.save(folder / "tables")
         (folder / "claims.md").write_text(claims_markdown(findings), encoding="utf-8")
         (folder / "claims.csv").write_text(claims_csv(findings), encoding="utf-8")
@@ -216,16 +222,16 @@ def run_study(
     return findings
 
 
-def _prepared(study: Study, workers: Workers, bar: Bar, tell: Callable[[str], object]) -> tuple[Preparation, Study]:
-    """What is known before anything runs, and the study with as many questions as there are."""
-    with bar(len(study.models), "Loading models") as advance:
-        future = workers.pool.submit(prepare_study, study, study.sizes.real)
-        for _ in workers.finish([future], advance):
-            pass
-    preparation: Preparation = future.result()
-    for sentence in preparation.said:
-        tell(sentence)
-    if preparation.questions < study.sizes.questions:
-        tell(f"There are {preparation.questions} questions to ask, not {study.sizes.questions}.")
-        study = replace(study, sizes=Sizes(preparation.questions, study.sizes.real))
-    return preparation, study
+def prepared(
+    study: Study, engine: Engine, processes: int, kept: Path, advance: Advance, told: Callable[[], int] = lambda: 0
+) -> Preparation:
+    """What is known before anything runs; the models of a real task are timed."""
+    given: list[Preparation] = []
+
+    def done(_job: Job, content: bytes) -> Iterator[Job]:
+        given.append(pickle.loads(content))
+        yield from ()
+
+    errand = Errand("preparing", prepare_study, (study, study.sizes.real, processes, kept), questions=len(study.models))
+    run_jobs([errand], engine, done, advance=advance, told=told)
+    return given[0]

@@ -1,36 +1,34 @@
 """The experiments, each with one model: trace it, ask it questions, mask what it looks at. What a process that runs models does.
 
-Everything that needs torch is imported here and in what this imports, and only by those processes. A process runs one thread of torch:
-two processes of one thread each are faster than one of two. What is asked is the task's business (`floatlens.lab.asked_task`).
+Everything that needs torch is imported here and in what this imports, and only by those processes. What is asked is the task's business
+(`floatlens.lab.asked_task`).
 
 **Tracing.** Every measure of the catalogue is taken as recorded, with two that only claims need (what the threshold of the paper on sinks
 keeps, and rollout over its null), and those by which claims compare models once more on the shared rectangle. The path of the strongest
 key is measured on texts written left to right, so that the predicting row does not jump: an autoregressive model always writes so; a
 diffusion model writes them once more, with `block_length=1`, and only what the path needs is recorded. Heads are scored as retrieval
-heads. The best heads are silenced in the same unit, because they are known only then; each figure is drawn where its numbers are.
+heads. Which of them are silenced is known only then, so the jobs that silence them are made when a model is traced.
 
-**Resuming.** Finished conditions and finished traces are kept where a unit says, named by all that they depend on
-(`floatlens.study.kept`); whoever runs the same unit again finds them.
+**Resuming.** Every condition and every trace is a unit of the study engine; a trace lies in a folder beside its unit's file.
 """
 
-import shutil
-from collections.abc import Sequence
-from dataclasses import replace
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 import xarray as xr
 
 from floatlens.claims.attention import FAIR_ROLLOUT, THRESHOLD
 from floatlens.claims.evidence import Evidence
-from floatlens.folders import damage, folder_once, say
+from floatlens.folders import folder_once
 from floatlens.interventions.specification import Intervention, MaskAnchors, MaskHeads
 from floatlens.lab.asked_task import AskedTask, Asks, TracedPrompt, asked_task
-from floatlens.lab.units import Tables, Unit, short_name
+from floatlens.lab.units import SILENCED, Choice, Study, short_name
 from floatlens.measures.anchors import threshold_sweep
 from floatlens.measures.catalogue import CATALOGUE, ON_RECTANGLE, Line, Values, most_frequent_reason
 from floatlens.measures.catalogue import Sample as MeasuredSample
@@ -38,12 +36,22 @@ from floatlens.measures.flow import rollout
 from floatlens.measures.inputs import depths, refuse_missing
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.summary import measure_trace
+from floatlens.models.checkpoint import find_checkpoint
+from floatlens.models.doctor import examine
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.report.claims import WRITTEN_BY, draw_masking, draw_trace
-from floatlens.study.kept import fingerprint, name_of
+from floatlens.study.engine import Report, device_type
+from floatlens.study.errand import Packed
+from floatlens.study.jobs import ModelChoice, ModelJob, questions_job
 from floatlens.study.measured import measurement_rows
-from floatlens.study.one_model import Report, evaluate_model
+from floatlens.study.one_model import by_longest_prompt, refuse_samples
+from floatlens.study.planning import checkpoint_digest
+from floatlens.study.settings import settings_of
+from floatlens.study.units import TRACE, Unit, digest_of, version_of_results
+from floatlens.study.worker import Worker
+from floatlens.tasks.conditions import plan
+from floatlens.tasks.contexts import arrange
 from floatlens.trace.trace import Trace, open_trace
 
 DETAIL = {"geometry": "head", "norms": "head", "flow": "layer"}
@@ -61,6 +69,8 @@ COMPARED_BY = (
 )
 COMPARED = [line for line in ON_RECTANGLE if line.name in COMPARED_BY]
 """What claims compare models by; `floatlens measure --compare` has all measures of the rectangle."""
+THREADS = 1
+"""Of a process: two of one thread each are faster than one of two."""
 MARKED = ("gold", "needle")
 """Regions that lie in a passage: a rollout, in which each key has one region, leaves them out."""
 
@@ -154,88 +164,115 @@ def top_heads(scores: pl.DataFrame, count: int, per_layer: int) -> list[tuple[in
     return chosen
 
 
-def run_experiment(unit: Unit, report: Report = lambda _count, _what: None) -> Tables:
-    """Run a unit of work; `report` is called with the number of questions that are done, and what is being done."""
-    torch.set_num_threads(1)
-    task, lm = asked_task(unit.choice), loaded(unit.model, unit.choice.dtype)
-    if unit.experiment == "trace":
-        return _trace(unit, task, lm, report)
-    tables = _ask(unit, task, task.asks[unit.experiment], lm, report)
-    for name in [name for name, masking in task.design.masking.items() if unit.figures and masking.experiment == unit.experiment]:
-        about = {"models": {unit.role: lm.name}, "design": task.design.stored()}
-        draw_masking(unit.role, name, Evidence(pl.DataFrame(), pl.DataFrame(), tables["answers"], about), unit.folder / "figures")
-    return tables
-
-
 @lru_cache(maxsize=3)
 def loaded(model: str, dtype: str | None = None) -> LanguageModel:
     """A model under its short name, loaded once in a process."""
     return replace(load(model, dtype=dtype), name=short_name(model))
 
 
-def _ask(unit: Unit, task: AskedTask, asks: Asks, lm: LanguageModel, report: Report, heads: Sequence[tuple[int, int]] = ()) -> Tables:
-    """The answers of one experiment; with `heads`, those of the same questions with these heads silenced."""
+def choice_of(model: str, dtype: str | None) -> ModelChoice:
+    """A model as a worker takes it."""
+    digest = checkpoint_digest(find_checkpoint(model))
+    return ModelChoice(model, short_name(model), None, dtype, None, False, digest, socket.gethostname())
+
+
+def jobs_of(
+    study: Study,
+    experiment: str,
+    task: AskedTask,
+    asks: Asks,
+    model: ModelChoice,
+    writing: Mapping[str, Any],
+    heads: Sequence[tuple[int, int]] = (),
+) -> list[ModelJob]:
+    """A job for each condition of an experiment; with `heads`, of the same questions with these heads silenced."""
+    samples = asks.samples(getattr(study.sizes, asks.size), study.seed)
     edits: list[Intervention] = [MaskHeads(tuple(heads))] if heads else [MaskAnchors(keys) for keys in asks.masked]
-    answers = evaluate_model(
-        lm,
-        asks.samples(getattr(unit.sizes, asks.size), unit.seed),
-        asks.contexts,
-        interventions=edits,
-        brackets=False,
-        draws=unit.draws,
-        keep=unit.kept / "answers",
-        seed=unit.seed,
-        progress=lambda count, what: report(count, f"{unit.role}, {what}"),
-        **{**task.how, **task.writing(lm), **asks.how},
-    )
-    if not heads:
-        return {"answers": answers.with_columns(role=pl.lit(unit.role), experiment=pl.lit(unit.experiment))}
-    # which heads were silenced differs between models, and claims look rows up by the intervention
-    named = pl.when(pl.col("intervention") == "").then(pl.lit("")).otherwise(pl.lit("mask-heads")).alias("intervention")
-    return {"answers": answers.with_columns(named, role=pl.lit(unit.role), experiment=pl.lit("retrieval heads"))}
+    refuse_samples(samples)
+    conditions = plan(samples, asks.contexts, edits, brackets=False, draws=study.draws)
+    settings = settings_of({**task.how, **writing, **asks.how, "seed": study.seed})
+    shown = {condition.context: [arrange(sample, condition.context) for sample in samples] for condition in conditions}
+    order = by_longest_prompt(samples, list(shown.values()), settings.wording)
+    how: dict[str, Any] = {"device": device_type("auto"), "threads": THREADS, "order": order}
+    return [questions_job(experiment, "default", model, samples, condition, settings, **how) for condition in conditions]
 
 
-def _trace(unit: Unit, task: AskedTask, lm: LanguageModel, report: Report) -> Tables:
-    report(0, f"{unit.role}, tracing")
-    traced = task.traced(unit.sizes.traced, unit.seed)
-    folder = _kept_trace(unit, task, lm, traced)
-    report(len(traced), f"{unit.role}, traced")
-    tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in ("measurements", "heads")}
-    stored = unit.folder / "traces" / f"{unit.role}.zarr"
-    shutil.copytree(folder / "trace.zarr", stored)
-    scores = tables["heads"]
-    heads = scores.select("layer", "head").n_unique()
-    if silenced := top_heads(scores, *task.silenced(heads, heads // scores["layer"].n_unique())):
-        tables |= _ask(unit, task, task.without_heads, lm, report, silenced)
-    if unit.figures:
-        draw_trace(unit.role, open_trace(stored), task.design, unit.folder / "figures")
-    return tables
+def silencing_jobs(study: Study, role: str, heads: Sequence[tuple[int, int]], _report: Report) -> tuple[Packed, ...]:
+    """The jobs that ask a model, known by its role, questions with its best retrieval heads silenced. An errand of a worker."""
+    task, name = asked_task(study.choice), study.models[role]
+    choice, writing = choice_of(name, study.choice.dtype), task.writing(examine(name, dtype=study.choice.dtype))
+    return tuple(map(Packed.of, jobs_of(study, SILENCED, task, task.without_heads, choice, writing, heads)))
 
 
-def _kept_trace(unit: Unit, task: AskedTask, lm: LanguageModel, traced: Sequence[TracedPrompt]) -> Path:
-    """A folder with the trace of a unit and what was measured on it: made now, or by a run that was interrupted later."""
+@dataclass(frozen=True, eq=False)
+class TraceJob:
+    """The unit of tracing a model and measuring the trace, which is left in `folder`."""
 
-    def fill(folder: Path) -> None:
-        samples = [prompt.sample for prompt in traced]
-        trace = record(lm, task, traced, unit.seed, folder / "trace.zarr")
-        heads_of(unit.role, trace, samples, task.design.needle).write_parquet(folder / "heads.parquet")
-        left_to_right = write_left_to_right(lm, task, traced, trace, unit.seed, folder / "left-to-right.zarr")
-        measurements_of(unit.role, trace, samples, left_to_right).write_parquet(folder / "measurements.parquet")
+    unit: Unit
+    model: ModelChoice
+    study: Study
+    role: str
+    folder: Path
 
-    how = {
-        **task.tracing,
-        **task.writing(lm),
-        "role": unit.role,
-        "seed": unit.seed,
-        "detail": DETAIL,
-        "measures": [line.name for line in RECORDED],
+    @property
+    def holds(self) -> str:
+        """The model that a worker must hold for it."""
+        return self.model.label
+
+    @property
+    def questions(self) -> int:
+        """How many texts are traced."""
+        return self.unit.count
+
+    def run(self, worker: Worker, report: Report) -> bytes:
+        """The file of the unit: its measurements, the scores of its heads, and which of them are to be silenced."""
+        return worker.sealed(self.unit, self.model, THREADS, lambda lm: (self._tables(lm, report), {}))
+
+    def _tables(self, lm: LanguageModel, report: Report) -> dict[str, pl.DataFrame]:
+        report(0, f"{lm.name}, tracing")
+        task = asked_task(self.study.choice)
+        traced = task.traced(self.study.sizes.traced, self.study.seed)
+
+        def fill(folder: Path) -> None:
+            samples = [prompt.sample for prompt in traced]
+            trace = record(lm, task, traced, self.study.seed, folder / "trace.zarr")
+            heads_of(self.role, trace, samples, task.design.needle).write_parquet(folder / "heads.parquet")
+            left_to_right = write_left_to_right(lm, task, traced, trace, self.study.seed, folder / "left-to-right.zarr")
+            measurements_of(self.role, trace, samples, left_to_right).write_parquet(folder / "measurements.parquet")
+
+        place = folder_once(self.folder, WRITTEN_BY, fill)
+        tables = {name: pl.read_parquet(place / f"{name}.parquet") for name in ("measurements", "heads")}
+        count = tables["heads"].select("layer", "head").n_unique()
+        silenced = top_heads(tables["heads"], *task.silenced(count, count // tables["heads"]["layer"].n_unique()))
+        return {**tables, "silenced": pl.DataFrame(silenced, schema={"layer": pl.Int64, "head": pl.Int64}, orient="row")}
+
+
+def tracing_job(study: Study, role: str, task: AskedTask, model: ModelChoice, writing: Mapping[str, Any], kept: Path) -> TraceJob:
+    """The job of tracing a model; its trace lies below `kept`."""
+    traced = task.traced(study.sizes.traced, study.seed)
+    how = {**task.tracing, **writing, "detail": DETAIL, "measures": [line.name for line in (*RECORDED, *COMPARED)]}
+    depends = {
+        **version_of_results(),
+        "model": f"{model.label} {model.digest}",
+        "dtype": str(model.dtype),
+        "device": device_type("auto"),
+        "role": role,
+        "seed": str(study.seed),
+        "tracing": digest_of(sorted((name, str(value)) for name, value in how.items())),
+        "prompts": digest_of([(prompt.sample, prompt.prompt.text, sorted(prompt.prompt.regions.items())) for prompt in traced]),
     }
-    name = name_of(fingerprint(lm), "trace", [(prompt.sample, prompt.prompt.text) for prompt in traced], how)
-    place = unit.kept / f"trace-{name}"
-    if place.is_dir() and (broken := damage(place)):
-        say(f"{place} is damaged ({broken[0]}): it is removed, and what it held is computed again.")
-        shutil.rmtree(place)
-    return folder_once(place, WRITTEN_BY, fill)
+    unit = Unit(TRACE, "trace", model.label, "", "", "", None, study.seed, "default", 0, len(traced), depends)
+    return TraceJob(unit, model, study, role, kept / f"trace-{unit.id}")
+
+
+def draw_masked(role: str, name: str, about: dict[str, Any], answers: pl.DataFrame, figures: Path, _report: Report) -> None:
+    """Draw the figure of a masking experiment. An errand of a worker."""
+    draw_masking(role, name, Evidence(pl.DataFrame(), pl.DataFrame(), answers, about), figures)
+
+
+def draw_traced(role: str, trace: Path, choice: Choice, figures: Path, _report: Report) -> None:
+    """Draw the figures of a trace. An errand of a worker."""
+    draw_trace(role, open_trace(trace), asked_task(choice).design, figures)
 
 
 def write_left_to_right(

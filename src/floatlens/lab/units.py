@@ -1,18 +1,17 @@
-"""Units of work of a study, one experiment with one model each, what is asked, and how much of it.
+"""What the demo studies: experiments, one with one model each, what is asked, how much of it, and what is known before it starts.
 
-What a unit gives depends on nothing but the unit, so it does not matter which process runs it, or when. Everything follows from the
-number of questions, so that one option makes the whole study larger or smaller. Refused: too few questions for an interval.
+An experiment is run as units of the study engine (`floatlens.study`), one per condition. Everything follows from the number of questions,
+so that one option makes the whole study larger or smaller. Refused: too few questions for an interval.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from floatlens.claims.design import FEWEST as FEWEST_PROMPTS
 from floatlens.claims.design import Design
 from floatlens.errors import Refusal
+from floatlens.study.errand import Packed
 
 QUESTIONS, QUESTIONS_OF_A_FILE = 20, 100
 """The defaults: of the world, which two cores finish in about a minute and a half, and of a real task. More give narrower intervals."""
@@ -20,6 +19,8 @@ FEWEST = 4
 
 EXPERIMENTS = ("trace", "masked descriptions", "masked answers", "noise", "layout", "position", "known people")
 """What is done with every model, as far as the task has it, the longest first."""
+SILENCED = "retrieval heads"
+"""The experiment that silences the best retrieval heads of a model, which are known when it is traced."""
 ORDERS: Mapping[str, Mapping[str, object]] = {"left-to-right": {"block_length": 1}, "confidence": {"eos_last": True}}
 """In which order diffusion models write answers to questions, and the options of LLaDA's loop that this means."""
 
@@ -87,24 +88,15 @@ class Sizes:
         return max(2, self.questions // 5)
 
 
-Tables = Mapping[str, pl.DataFrame]
-"""Rows for the tables of the evidence, by name of the table."""
-
-
 @dataclass(frozen=True)
-class Unit:
-    """One experiment with one model. Its trace goes into `folder`, and its figures if `figures` is set; `kept` holds what was finished."""
+class Experiment:
+    """One experiment with one model: its name, how much of it is run, and how often random controls are drawn."""
 
     role: str
     model: str
-    experiment: str
-    folder: Path
-    kept: Path
-    choice: Choice
+    name: str
     sizes: Sizes
     draws: int
-    seed: int
-    figures: bool
 
 
 @dataclass(frozen=True)
@@ -118,43 +110,41 @@ class Study:
     seed: int
     figures: bool = True
 
-    def units(self, design: Design, folder: Path, kept: Path) -> list[Unit]:
-        """All units, the longest first, so that the processes finish at about the same time.
+    def experiments(self, design: Design) -> list[Experiment]:
+        """All experiments, the longest first, so that the processes finish at about the same time.
 
         Examples
         --------
         >>> from floatlens.claims.design import WORLD
         >>> models = {"arm": "twin-arm", "mdm": "twin-mdm", "causal-mdm": "twin-causal-mdm"}
-        >>> units = Study(models, Choice(), Sizes(), draws=1, seed=0).units(WORLD, Path("new"), Path("kept"))
-        >>> units[0].experiment, units[0].role, len(units)
+        >>> experiments = Study(models, Choice(), Sizes(), draws=1, seed=0).experiments(WORLD)
+        >>> experiments[0].name, experiments[0].role, len(experiments)
         ('trace', 'mdm', 21)
         """
         slowest_first = sorted(self.models, key=lambda role: (role == "arm", role != "mdm"))
-        experiments = [name for name in EXPERIMENTS if name not in design.not_asked]
-        shared = (folder, kept, self.choice, self.sizes, self.draws, self.seed, self.figures)
-        return [Unit(role, self.models[role], experiment, *shared) for experiment in experiments for role in slowest_first]
+        names = [name for name in EXPERIMENTS if name not in design.not_asked]
+        return [Experiment(role, self.models[role], name, self.sizes, self.draws) for name in names for role in slowest_first]
 
 
-def questions_of(unit: Unit, design: Design) -> int:
-    """How many questions a unit asks in all its conditions, a traced text counting as one.
+def questions_of(experiment: Experiment, design: Design) -> int:
+    """How many questions an experiment asks in all its conditions, a traced text counting as one.
 
     Examples
     --------
     >>> from floatlens.claims.design import WORLD
-    >>> unit = Unit("mdm", "twin-mdm", "noise", Path("new"), Path("kept"), Choice(), Sizes(20), 1, 0, False)
-    >>> questions_of(unit, WORLD)  # without passages, and at five levels
+    >>> questions_of(Experiment("mdm", "twin-mdm", "noise", Sizes(20), 1), WORLD)  # without passages, and at five levels
     120
     """
-    sizes, draws = unit.sizes, unit.draws
-    if unit.experiment == "trace":
+    sizes, draws = experiment.sizes, experiment.draws
+    if experiment.name == "trace":
         return sizes.traced + sizes.masked * (2 + draws)
-    if unit.experiment.startswith("masked"):
-        keys = next(masking.counts for masking in design.masking.values() if masking.experiment == unit.experiment)
-        asked = sizes.described if unit.experiment == "masked descriptions" else sizes.masked
+    if experiment.name.startswith("masked"):
+        keys = next(masking.counts for masking in design.masking.values() if masking.experiment == experiment.name)
+        asked = sizes.described if experiment.name == "masked descriptions" else sizes.masked
         return asked * (1 + len(keys) * (1 + 2 * draws))
-    contexts = {"noise": 1 + len(design.noise), "position": 1 + len(design.positions), "layout": len(design.layouts) + unit.sizes.real}
-    asked = sizes.two_hop if unit.experiment == "layout" and not sizes.real else sizes.questions
-    return asked * contexts.get(unit.experiment, 1)
+    contexts = {"noise": 1 + len(design.noise), "position": 1 + len(design.positions), "layout": len(design.layouts) + sizes.real}
+    asked = sizes.two_hop if experiment.name == "layout" and not sizes.real else sizes.questions
+    return asked * contexts.get(experiment.name, 1)
 
 
 @dataclass(frozen=True)
@@ -175,12 +165,18 @@ class Prices:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is known before a study starts: its design, how many questions there are, sentences about them, and prices by role."""
+    """What is known before a study starts: its design, how many questions there are, sentences about them and about the time it takes.
+
+    `slots` says at which slot the gold passage of each traced text stands; `jobs` are those of all units by role and experiment, but for
+    those that silence heads, which are known when a model is traced.
+    """
 
     design: Design
     questions: int
     said: tuple[str, ...]
-    prices: Mapping[str, Prices]
+    lines: tuple[str, ...]
+    slots: Mapping[str, int]
+    jobs: Mapping[tuple[str, str], tuple[Packed, ...]]
 
 
 def short_name(model: str) -> str:

@@ -1,38 +1,80 @@
 """The small interface behind which units are run: a queue of jobs goes in, outcomes come out, in whatever order they are done.
 
-There are two engines: worker processes on this machine (`floatlens.study.local_engine`, the default) and Ray
-(`floatlens.study.ray_engine`). An engine hands a worker jobs of the model that the worker holds, as long as there are any; it replaces
-workers that end, and reports the job that was lost with them. Storing, retrying and counting are the runner's business
-(`floatlens.study.running`).
+There are three engines: worker processes on this machine (`floatlens.study.local_engine`, the default), Ray
+(`floatlens.study.ray_engine`), and this very process (`floatlens.study.in_process`). An engine hands a worker jobs of the model that the
+worker holds, as long as there are any; it replaces workers that end, and reports the job that was lost with them. Storing, retrying and
+counting are the business of `floatlens.study.settling` and its callers. Nothing in here imports torch before it is needed.
 """
 
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
-from floatlens.errors import Refusal, shown
-from floatlens.study.units import Job
+from floatlens.errors import BrokenPromise, Refusal, shown
+
+if TYPE_CHECKING:
+    from floatlens.study.units import Unit
+    from floatlens.study.worker import Worker
 
 GO_ON, FINISH, DROP = 0, 1, 2
 """What a runner tells its engine: hand out jobs; hand out nothing more and finish what runs; drop what runs."""
 
 
+Report = Callable[[int, str], object]
+"""Called in a worker with the number of questions that are done, and what is being done."""
+
+
+class Job(Protocol):
+    """Work for a worker. `unit` is the unit whose file it makes, None if what it gives is not kept; `holds` the model that it needs."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def unit(self) -> "Unit | None": ...
+
+    @property
+    def holds(self) -> str: ...
+
+    @property
+    def questions(self) -> int: ...
+
+    def run(self, worker: "Worker", report: Report) -> bytes:
+        """The file of its unit, or what it gives otherwise."""
+        ...
+
+
 @dataclass(frozen=True)
 class Failure:
-    """Why a unit has no result. `refused`: it would be refused again; `lost`: its worker ended."""
+    """Why a job gave nothing. `refused`: it would be refused again; `lost`: its worker ended. `cause` is known within one process."""
 
     error: str
     traceback: str = ""
     refused: bool = False
     lost: bool = False
+    broken: bool = False
+    cause: BaseException | None = field(default=None, compare=False)
+
+    def exception(self, job: str) -> BaseException:
+        """What to raise where a job must not fail."""
+        if self.cause is not None:
+            return self.cause
+        if self.refused or self.lost:
+            return Refusal(self.error)
+        error = BrokenPromise(self.error) if self.broken else RuntimeError(f"{job}: {self.error}")
+        error.add_note(self.traceback)
+        return error
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A job that ended: the file of its unit, or that its worker has `stored` it, or why there is none."""
+    """A job that ended: what it gave, or that its worker has `stored` it, or why there is nothing."""
 
-    job: Job
+    job: Any  # a Job; not typed as one, so that whoever makes jobs of one kind gets these back
     content: bytes | None = None
     stored: bool = False
     failure: Failure | None = None
@@ -43,21 +85,17 @@ class Queue:
 
     Examples
     --------
-    >>> from floatlens.study.settings import Settings
-    >>> from floatlens.study.units import ModelChoice, Unit
-    >>> def job(model, first):
-    ...     unit = Unit("questions", "world", model, "gold", "", "", None, 0, "default", first, 1, {"first": str(first)})
-    ...     return Job(unit, ModelChoice(model, model, None, None, None, False, "", ""), Settings(), 1)
-    >>> queue = Queue([job("a", 0), job("b", 1), job("b", 2), job("a", 3)])
-    >>> [queue.take("a").unit.first, queue.take("a").unit.first, queue.take("a").unit.first], len(queue)
-    ([0, 3, 1], 1)
+    >>> from floatlens.study.errand import Errand
+    >>> queue = Queue([Errand(name, print, holds=model) for name, model in (("0", "a"), ("1", "b"), ("2", "b"), ("3", "a"))])
+    >>> [queue.take("a").name, queue.take("a").name, queue.take("a").name], len(queue)
+    (['0', '3', '1'], 1)
     """
 
-    def __init__(self, jobs: Sequence[Job], stored: Callable[[Job], bool] = lambda job: False) -> None:
+    def __init__(self, jobs: Sequence[Job] = (), stored: Callable[[Job], bool] = lambda job: False) -> None:
         self._waiting: dict[str, list[Job]] = {}
         self._stored, self.stored_elsewhere = stored, 0
         for job in jobs:
-            self._waiting.setdefault(job.model.label, []).append(job)
+            self.put(job)
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -77,9 +115,9 @@ class Queue:
             self.stored_elsewhere += 1
         return None
 
-    def put_back(self, job: Job) -> None:
-        """A job that is to be tried again, after the others of its model."""
-        self._waiting.setdefault(job.model.label, []).append(job)
+    def put(self, job: Job) -> None:
+        """A job that is new or to be tried again, after the others of its model."""
+        self._waiting.setdefault(job.holds, []).append(job)
 
 
 class Engine(Protocol):
@@ -91,9 +129,20 @@ class Engine(Protocol):
     @property
     def title(self) -> str: ...
 
-    def outcomes(self, queue: Queue, told: Callable[[], int]) -> Generator[Outcome, None, None]:
-        """Each job as it ends, until the queue is empty and nothing runs, or until told to stop. What is put back is run again."""
+    def outcomes(self, queue: Queue, told: Callable[[], int], report: "ReportOf" = ...) -> Generator[Outcome, None, None]:
+        """Each job as it ends, until the queue is empty and nothing runs, or until told to stop. What is put meanwhile is run, too.
+
+        `report` is called with a job, the number of its questions that are done, and what is being done, if the engine knows.
+        """
         ...
+
+
+ReportOf = Callable[[Job, int, str], object]
+"""Called with a job that runs, the number of its questions that are done, and what is being done."""
+
+
+def unheard(_job: Job, _count: int, _what: str) -> None:
+    """Where nobody wants to know how far a job is."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -105,8 +154,8 @@ def failure_of(error: BaseException) -> Failure:
     ('It is too long.', "KeyError: 'a'")
     """
     refused = isinstance(error, Refusal)
-    said = str(error) if refused else f"{type(error).__name__}: {shown(error)}"
-    return Failure(said, "".join(traceback.format_exception(error)), refused=refused)
+    said = str(error) if isinstance(error, Refusal | BrokenPromise) else f"{type(error).__name__}: {shown(error)}"
+    return Failure(said, "".join(traceback.format_exception(error)), refused=refused, broken=isinstance(error, BrokenPromise))
 
 
 def device_type(wanted: str) -> str:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from floatlens.decoding.prompts import encode
 from floatlens.models.doctor import Examination
 from floatlens.study.engine import local_devices
+from floatlens.study.jobs import ModelJob
 from floatlens.study.local_engine import MEMORY_PER_WEIGHTS, OVERHEAD, default_workers
 from floatlens.study.planning import KnownModel, Plan
 from floatlens.study.sealed import unseal
-from floatlens.study.units import Job
 from floatlens.tasks.contexts import arrange
 from floatlens.tasks.wording import format_prompt
 from floatlens.terminal import counted, progress_bar
@@ -58,7 +58,7 @@ class Load:
         return Load(self.units + other.units, self.questions + other.questions, self.passes + other.passes, self.disk + other.disk)
 
 
-def sort_of(job: Job) -> str:
+def sort_of(job: ModelJob) -> str:
     """Which sort of unit a job is: they take different time per pass."""
     if job.tracing is not None:
         return TRACED
@@ -82,7 +82,7 @@ class _Counter:
         return self._known[key]
 
 
-def load_of(job: Job, counter: "_Counter") -> Load:
+def load_of(job: ModelJob, counter: "_Counter") -> Load:
     """What a job asks of its model."""
     settings, examined = job.settings, counter.examined
     passes, disk = 0, float(UNIT_BYTES)
@@ -161,7 +161,13 @@ def estimate_lines(
 
 
 def _totals(
-    plan: Plan, jobs: Sequence[Job], workers: int | None, warm_up: bool, accelerators: Accelerators | None, seconds: float, hours: float
+    plan: Plan,
+    jobs: Sequence[ModelJob],
+    workers: int | None,
+    warm_up: bool,
+    accelerators: Accelerators | None,
+    seconds: float,
+    hours: float,
 ) -> Iterator[str]:
     if accelerators is not None:
         rounds = -(-len(jobs) // accelerators.count)
@@ -178,10 +184,10 @@ def _totals(
     yield f"Time: {_duration(seconds)} / {counted(count, 'worker')} = about {_duration(seconds / count)} here, without loading."
 
 
-def _listed(plan: Plan, jobs: Sequence[Job]) -> Iterator[str]:
+def _listed(plan: Plan, jobs: Sequence[ModelJob]) -> Iterator[str]:
     """The units, those that differ in shard, draw and seed together."""
     yield f"{plan.study.name}: {counted(len(jobs), 'unit')} of up to {plan.study.run.shard} samples, {counted(len(plan.models), 'model')}."
-    groups: dict[tuple[str, ...], list[Job]] = {}
+    groups: dict[tuple[str, ...], list[ModelJob]] = {}
     for job in jobs:
         unit = job.unit
         what = "traced" if job.tracing is not None else (f"under {unit.intervention}" if unit.intervention else "")
@@ -195,7 +201,7 @@ def _listed(plan: Plan, jobs: Sequence[Job]) -> Iterator[str]:
         yield f"  ... and {sum(len(own) for own in list(groups.values())[LISTED:])} more units in {len(groups) - LISTED} groups"
 
 
-def _loads(jobs: Sequence[Job], model: KnownModel, progress: bool) -> dict[str, Load]:
+def _loads(jobs: Sequence[ModelJob], model: KnownModel, progress: bool) -> dict[str, Load]:
     counter, loads = _Counter(model), dict[str, Load]()
     with progress_bar(len(jobs), f"Counting tokens, {model.choice.label}", show=progress) as advance:
         for job in jobs:
@@ -205,7 +211,7 @@ def _loads(jobs: Sequence[Job], model: KnownModel, progress: bool) -> dict[str, 
     return loads
 
 
-def _timed(jobs: Sequence[Job], loads: dict[str, Load], model: KnownModel, device: str, progress: bool) -> Iterator[tuple[str, float]]:
+def _timed(jobs: Sequence[ModelJob], loads: dict[str, Load], model: KnownModel, device: str, progress: bool) -> Iterator[tuple[str, float]]:
     """Seconds per token pass of each sort of unit, from a unit of each; the first runs twice, because the first run of all is slow."""
     from floatlens.study.worker import Worker
 

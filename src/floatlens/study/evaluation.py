@@ -1,43 +1,56 @@
 """Evaluate models on a task: everything that `floatlens eval` does, as one call that returns tables and saves them if asked to.
 
-`evaluate` finds the questions, plans the conditions, loads one model after the other, asks it, records traces of the first questions
-and summarises. `floatlens.study.one_model` asks one model; `floatlens.report.evaluation` draws and prints what comes out.
+`evaluate` finds the questions, plans the conditions, has one unit run per model and condition (`floatlens.study.settling`), and summarises.
+Units run in this process, one model after the other, or in worker processes. `floatlens.study.one_model` asks one model;
+`floatlens.report.evaluation` draws and prints what comes out.
 
 Decided here: everything that can be checked without weights is checked before any are read: the place to write to, the contexts, the
 questions, the sampler options, and whether each tokenizer knows the words. Sampler options go to the models whose loop has them. A folder
-is written beside its place and renamed when it is whole; conditions that are done are kept meanwhile, so that the same call after an
-interruption resumes from them.
+is written beside its place and renamed when it is whole; units that are finished are kept meanwhile, so that the same call after an
+interruption resumes from them. Python's own objects (loaded models, a `Task`) stay in this process.
 
 Refused: two models of one name, an option that no model has, traces without a folder to write them to, and whatever the tasks, the
-contexts and the models refuse.
+contexts and the models refuse; workers for models that are loaded already or for a `Task`, which may hold functions of a script.
 """
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from floatlens.errors import Refusal
+from floatlens.errors import Caution, Refusal
 from floatlens.folders import refuse_place, unfinished_folder
 from floatlens.interventions.specification import Intervention
+from floatlens.models.checkpoint import find_checkpoint
 from floatlens.models.doctor import Examination, examine
 from floatlens.models.language_model import LanguageModel
-from floatlens.models.loading import load
 from floatlens.seeds import refuse_seed
-from floatlens.study.one_model import ask_model
+from floatlens.study.engine import Engine, Job, device_type, local_devices
+from floatlens.study.in_process import InProcessEngine
+from floatlens.study.jobs import ModelChoice, ModelJob, Tracing, fingerprint, questions_job, trace_job
+from floatlens.study.local_engine import LocalEngine, default_workers, threads_of_workers
+from floatlens.study.one_model import by_longest_prompt
 from floatlens.study.outcomes import Outcome, as_table, summarise
+from floatlens.study.planning import checkpoint_digest
 from floatlens.study.preparing import adapted_task, settings_by_model
+from floatlens.study.sealed import unseal
 from floatlens.study.settings import Settings
-from floatlens.study.traces import TRACE_COLUMNS, record_traces
-from floatlens.tasks.conditions import DRAWS, Condition, condition_of, plan
-from floatlens.tasks.contexts import Context
+from floatlens.study.settling import interruptions, run_jobs
+from floatlens.study.store import FolderStore
+from floatlens.study.worker import Worker
+from floatlens.tasks.conditions import DRAWS, Condition, as_file_name, condition_of, plan
+from floatlens.tasks.contexts import Context, arrange
 from floatlens.tasks.likelihood import DRAWS as MASK_SETS
 from floatlens.tasks.registry import Task, index_of_file, load_task
 from floatlens.tasks.wording import Wording
-from floatlens.terminal import counted
+from floatlens.terminal import counted, progress_bar
 
 Model = str | os.PathLike[str] | LanguageModel
 """A model to evaluate: loaded already, or anything that `floatlens.load` takes by name."""
@@ -46,6 +59,11 @@ AnyContext = str | Context | Condition
 
 OF_THE_COMMAND = {"model", "context", "levels", "intervention"}
 """Options of `floatlens eval` that the call names otherwise."""
+
+TRACE_COLUMNS = {"trace": pl.String, "number": pl.Int64, "model": pl.String, "context": pl.String, "sample": pl.String, "gold": pl.String}
+"""The columns of `traces.csv`: which question stands where in which trace, and which regions of it hold the evidence."""
+TRACES, TRACE = "traces", "trace.zarr"
+_TRACING = Tracing("default", (), keep=True, batch_size=4)  # as `lm.trace` does where nothing else is said
 
 SAMPLES = 100
 """How many questions of a task by name are asked where nothing else is said."""
@@ -97,11 +115,15 @@ class _Loading:
         block_length = self.block_lengths.get(os.fspath(model))
         return examine(model, dtype=self.dtype, trust_remote_code=self.trust_remote_code, block_length=block_length)
 
-    def load(self, model: Model) -> LanguageModel:
+    def choice(self, model: Model, known: Examination | LanguageModel, identify: bool) -> ModelChoice:
+        """A model as a worker takes it; with what tells it from any other, if units are to be kept."""
         if isinstance(model, LanguageModel):
-            return model
-        how = {"dtype": self.dtype, "device": self.device, "trust_remote_code": self.trust_remote_code}
-        return load(model, **how, block_length=self.block_lengths.get(os.fspath(model)))
+            return ModelChoice(
+                model.name, model.name, None, None, None, False, fingerprint(model) if identify else "", socket.gethostname()
+            )
+        name, trusted = os.fspath(model), self.trust_remote_code
+        digest = checkpoint_digest(find_checkpoint(name, trust_remote_code=trusted)) if identify else ""
+        return ModelChoice(name, known.name, None, self.dtype, self.block_lengths.get(name), trusted, digest, socket.gethostname())
 
 
 @dataclass(frozen=True)
@@ -111,9 +133,7 @@ class _Plan:
     task: Task
     asked: list[Condition]
     conditions: list[Condition]
-    loading: _Loading
     trace: int
-    progress: bool
 
 
 def evaluate(
@@ -146,6 +166,7 @@ def evaluate(
     trust_remote_code: bool = False,
     block_lengths: Mapping[str, int] | None = None,
     trace: int = 0,
+    workers: int | str = 0,
     into: str | os.PathLike[str] | None = None,
     draw: Callable[[Path, Evaluation], object] | None = None,
     tell: Callable[[str], object] | None = None,
@@ -189,6 +210,9 @@ def evaluate(
         For models given by name, as for `floatlens.load`; `block_lengths` by the name of the model.
     trace
         Record traces of so many of the first questions, in every context given, below `into`.
+    workers
+        How many processes run models, for models and tasks given by name: "auto" for one per GPU or, on the CPU, as many as cores and
+        memory allow. By default this process does.
     into
         The folder to write: results.parquet, summary.csv, traces. If the call is interrupted, the same call resumes. By default
         nothing is written.
@@ -217,6 +241,7 @@ def evaluate(
     seed = refuse_seed(seed)
     given = [models] if isinstance(models, str | os.PathLike | LanguageModel) else list(models)
     _refuse_names(given)
+    _refuse_workers(given, task, workers)
     if misnamed := sorted(OF_THE_COMMAND & options.keys()):
         example = 'models=["twin-mdm"], contexts=["noise:0", "noise:.8"], interventions=["mask-anchors:1"]'
         raise Refusal(f"evaluate has no argument {misnamed[0]!r}. It takes lists: {example}.")
@@ -242,7 +267,7 @@ def evaluate(
     task, asked = adapted_task(replace(task, wording=wording or task.wording), asked, leave_out, tell)
     conditions = plan(task.samples, asked, interventions, controls=controls, brackets=brackets, draws=draws)
     loading = _Loading(dtype, device, trust_remote_code, block_lengths or {})
-    planned = _Plan(task, asked, conditions, loading, trace, progress)
+    planned = _Plan(task, asked, conditions, trace)
     settings = Settings(
         wording=task.wording,
         scorer=task.scorer,
@@ -257,18 +282,30 @@ def evaluate(
         allow_unknown=allow_unknown,
         options=options,
     )
-    runs = _settings_by_model(given, planned, settings, sampler, tell)
+    examined = [loading.examine(model) for model in given]
+    own = settings_by_model(examined, task, conditions, settings, sampler, tell)
     asking = f"{counted(len(task.samples), 'question')} under {counted(len(conditions), 'condition')}"
     tell(f"{asking} for {counted(len(given), 'model')}.")
-    if into is None:
-        return _ask_all(planned, runs)
-    with unfinished_folder(into, "floatlens eval", keeps=True) as unfinished:
-        if any(unfinished.kept.iterdir()):
-            tell(f"Resuming from what was done when the last run into {into} stopped.")
-        evaluation = replace(_ask_all(planned, runs, unfinished.kept, unfinished.folder), folder=Path(into))
-        evaluation.save(unfinished.folder)
-        if draw is not None:
-            draw(unfinished.folder, evaluation)
+    choices = [loading.choice(model, known, identify=into is not None) for model, known in zip(given, examined, strict=True)]
+    runs = list(zip(choices, own, strict=True))
+    if workers:
+        weights = max(known.weight_bytes for known in examined if isinstance(known, Examination))
+        engine, kind, threads = _worker_processes(workers, device, len(conditions) * len(given), weights)
+    else:
+        loaded = {model.name: model for model in given if isinstance(model, LanguageModel)}
+        engine, kind, threads = InProcessEngine(Worker(device, loaded)), device_type(device or "auto"), None
+    how = {"device": kind, "threads": threads}
+    with interruptions(tell) if workers else contextlib.nullcontext(lambda: 0) as told:
+        if into is None:
+            return _run(planned, _jobs(planned, runs, None, how), engine, told, progress)
+        with unfinished_folder(into, "floatlens eval", keeps=True) as unfinished:
+            if any(unfinished.kept.iterdir()):
+                tell(f"Resuming from what was done when the last run into {into} stopped.")
+            jobs, store = _jobs(planned, runs, unfinished.kept, how), FolderStore(unfinished.kept)
+            evaluation = replace(_run(planned, jobs, engine, told, progress, store, unfinished.folder), folder=Path(into))
+            evaluation.save(unfinished.folder)
+            if draw is not None:
+                draw(unfinished.folder, evaluation)
     return evaluation
 
 
@@ -283,30 +320,71 @@ def _refuse_names(models: Sequence[Model]) -> None:
         )
 
 
-def _settings_by_model(
-    models: Sequence[Model], planned: _Plan, settings: Settings, sampler: str | None, tell: Callable[[str], object]
-) -> list[tuple[Model, Settings]]:
-    """Each model with its settings. Refused before any weights are read: what a model cannot be asked."""
-    examined = [planned.loading.examine(model) for model in models]
-    own = settings_by_model(examined, planned.task, planned.conditions, settings, sampler, tell)
-    return list(zip(models, own, strict=True))
+def _refuse_workers(models: Sequence[Model], task: str | Task, workers: int | str) -> None:
+    """Refuse worker processes for what only this process has, and a number of them that is none."""
+    if workers != "auto" and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
+        raise Refusal(f'workers={workers!r}: give how many processes run models, "auto", or 0 for this process.')
+    if workers and (isinstance(task, Task) or any(isinstance(model, LanguageModel) for model in models)):
+        raise Refusal("Loaded models, and a Task, stay in this process. Leave workers= out, or give models and task by name.")
 
 
-def _ask_all(planned: _Plan, runs: Sequence[tuple[Model, Settings]], keep: Path | None = None, folder: Path | None = None) -> Evaluation:
-    """Ask one model after the other; only one is held in memory."""
-    asked = [_ask_and_record(planned, model, settings, keep, folder) for model, settings in runs]
-    table = pl.concat([rows for rows, _ in asked])
-    traces = pl.DataFrame([row for _, recorded in asked for row in recorded], schema=TRACE_COLUMNS)
-    return Evaluation(table, tuple(summarise(table)), traces, planned.task.passages_from, planned.task.left_out)
+def _worker_processes(workers: int | str, device: str | None, jobs: int, weight_bytes: int) -> tuple[Engine, str, int]:
+    """Worker processes, the type of device they run on, and with how many threads each."""
+    kind = device_type(device or "auto")
+    devices = local_devices(kind) if device is None else [device]
+    threads = threads_of_workers(jobs, weight_bytes) if kind == "cpu" else 1
+    count = default_workers(devices, threads, weight_bytes) if workers == "auto" else int(workers)
+    return LocalEngine(devices, count), kind, threads
 
 
-def _ask_and_record(
-    planned: _Plan, model: Model, settings: Settings, keep: Path | None, folder: Path | None
-) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """The rows of one model, and those of its traces."""
-    lm, samples = planned.loading.load(model), planned.task.samples
-    rows = ask_model(lm, samples, planned.conditions, settings, keep=keep, progress=planned.progress)
-    if not planned.trace or folder is None:
-        return rows, []
-    conditions = planned.asked or [condition for condition in planned.conditions if condition.intervention is None]
-    return rows, record_traces(lm, samples[: planned.trace], conditions, settings, folder, progress=planned.progress)
+def _jobs(planned: _Plan, runs: Sequence[tuple[ModelChoice, Settings]], keep: Path | None, how: dict[str, Any]) -> list[ModelJob]:
+    """The jobs of all models: every condition, and the traces, which are left below `keep`."""
+    task, jobs = planned.task, list[ModelJob]()
+    shown = {condition.context: [arrange(sample, condition.context) for sample in task.samples] for condition in planned.conditions}
+    order = by_longest_prompt(task.samples, list(shown.values()), task.wording)  # the same batches in all conditions
+    for model, settings in runs:
+        about = (task.name, "default", model)
+        jobs += [questions_job(*about, task.samples, condition, settings, order=order, **how) for condition in planned.conditions]
+        if not planned.trace or keep is None:
+            continue
+        samples = task.samples[: planned.trace]
+        names = [sample.id for sample in samples]
+        for condition in planned.asked or [condition for condition in planned.conditions if condition.intervention is None]:
+            job = trace_job(*about, settings, _TRACING, names, samples=samples, condition=condition, **how)
+            jobs.append(replace(job, folder=keep / f"trace-{job.id}"))
+    return jobs
+
+
+def _run(
+    planned: _Plan,
+    jobs: Sequence[ModelJob],
+    engine: Engine,
+    told: Callable[[], int],
+    progress: bool,
+    store: FolderStore | None = None,
+    folder: Path | None = None,
+) -> Evaluation:
+    """Run what is not finished yet, and put together what all jobs gave."""
+    files: dict[str, bytes] = {}
+
+    def done(job: Job, content: bytes) -> Iterator[Job]:
+        files[job.id] = content
+        yield from ()
+
+    names = list(dict.fromkeys(job.holds for job in jobs))
+    with progress_bar(sum(job.questions for job in jobs), f"Asking {', '.join(names)}", show=progress) as advance:
+        run_jobs(jobs, engine, done, store=store, advance=advance, told=told)
+    units = [(job, unseal(files[job.id])) for job in jobs]
+    for caution in dict.fromkeys(caution for _, unit in units for caution in unit.run["cautions"]):
+        warnings.warn(caution, Caution, stacklevel=3)
+    table = pl.concat([unit.rows("results") for job, unit in units if job.tracing is None])
+    traces: list[dict[str, Any]] = []
+    for job, unit in units:
+        if job.tracing is None or job.folder is None or folder is None:
+            continue
+        path = Path(TRACES) / Path(job.holds).name / f"{as_file_name(job.unit.context)}.zarr"
+        shutil.copytree(job.folder / TRACE, folder / path)
+        about = {"trace": path.as_posix(), "model": job.holds, "context": job.unit.context}
+        traces += [{**about, **row} for row in unit.rows("traces").iter_rows(named=True)]
+    told_traces = pl.DataFrame(traces, schema=TRACE_COLUMNS)
+    return Evaluation(table, tuple(summarise(table)), told_traces, planned.task.passages_from, planned.task.left_out)

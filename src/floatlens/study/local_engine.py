@@ -9,6 +9,7 @@ by the runner alone, which owns the folder.
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods, get_context, parent_process
@@ -20,10 +21,11 @@ from typing import Any
 import psutil
 
 from floatlens.errors import is_failure
-from floatlens.study.engine import DROP, GO_ON, Failure, Outcome, Queue, failure_of
-from floatlens.study.units import Job
+from floatlens.study.engine import DROP, GO_ON, Failure, Job, Outcome, Queue, ReportOf, failure_of, unheard
 
 LOOK = 0.5  # seconds between two looks at what the runner says
+GRACE = 10  # seconds that a worker without a job has to end by itself
+TOLD_EVERY = 0.2  # seconds between two reports of a worker
 MEMORY_PER_WEIGHTS = 1.5
 """How much memory a worker takes, in sizes of its model's weights: those, and what it computes with."""
 OVERHEAD = 400_000_000  # bytes of a worker besides: Python, torch, transformers
@@ -41,9 +43,27 @@ def default_workers(devices: Sequence[str], threads: int, weight_bytes: int) -> 
     """
     if list(devices) != ["cpu"]:
         return len(devices)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     room = psutil.virtual_memory().available // int(MEMORY_PER_WEIGHTS * weight_bytes + OVERHEAD)
-    return max(1, min(cores // threads, room))
+    return max(1, min(_cores() // threads, room))
+
+
+def threads_of_workers(jobs: int, weight_bytes: int) -> int:
+    """With how many threads each worker computes on the CPU, so that all cores have work.
+
+    It follows from the machine, the jobs and the model, not from what is free at the moment: the last bits of a result depend on it.
+
+    Examples
+    --------
+    >>> threads_of_workers(10**6, 1)
+    1
+    """
+    cores = _cores()
+    room = psutil.virtual_memory().total // int(MEMORY_PER_WEIGHTS * weight_bytes + OVERHEAD)
+    return max(1, cores // max(1, min(cores, jobs, room)))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(eq=False)
@@ -60,12 +80,13 @@ class _Running:
 class LocalEngine:
     """Worker processes of this machine; devices are dealt out to them in turn."""
 
-    def __init__(self, devices: Sequence[str], workers: int) -> None:
+    def __init__(self, devices: Sequence[str], workers: int, preload: str = "floatlens.study.worker") -> None:
+        """`preload` is the module that the server imports once, before it forks workers."""
         self.devices, self.workers = list(devices), workers
         self.title = f"{workers} worker{'s' * (workers != 1)} on {', '.join(self.devices)}"
         self._context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
         if "forkserver" in get_all_start_methods():
-            self._context.set_forkserver_preload(["floatlens.study.worker"])
+            self._context.set_forkserver_preload([preload])
         self._running: list[_Running] = []
 
     @property
@@ -73,7 +94,7 @@ class LocalEngine:
         """The process numbers of the workers."""
         return [worker.process.pid for worker in self._running]
 
-    def outcomes(self, queue: Queue, told: Callable[[], int]) -> Generator[Outcome, None, None]:
+    def outcomes(self, queue: Queue, told: Callable[[], int], report: ReportOf = unheard) -> Generator[Outcome, None, None]:
         """Each job as it ends."""
         try:
             self._running = [self._started(self.devices[number % len(self.devices)]) for number in range(min(self.workers, len(queue)))]
@@ -85,7 +106,7 @@ class LocalEngine:
                 busy = [worker for worker in self._running if worker.job is not None]
                 if not busy and (told() != GO_ON or not len(queue)):
                     return
-                yield from self._ended(busy)
+                yield from self._ended(busy, report)
         finally:
             self._end_all()
 
@@ -98,25 +119,30 @@ class LocalEngine:
                 return
             if not worker.process.is_alive():  # killed while it had nothing to do
                 worker = self._running[number] = self._replaced(worker)
-            worker.job, worker.model = job, job.model.label
+            worker.job, worker.model = job, job.holds
             with contextlib.suppress(OSError):  # it has just been killed: noticed when we wait for it
                 worker.pipe.send(job)
 
-    def _ended(self, busy: Sequence[_Running]) -> Iterator[Outcome]:
-        """Wait a little; the jobs that ended meanwhile."""
+    def _ended(self, busy: Sequence[_Running], report: ReportOf) -> Iterator[Outcome]:
+        """Wait a little; the jobs that ended meanwhile. What the others report is passed on."""
         ready = set(wait_for([worker.pipe for worker in busy], timeout=LOOK))
         for worker in busy:
             if worker.pipe not in ready or worker.job is None:
                 continue
-            job, worker.job = worker.job, None
+            job = worker.job
             try:
-                content, failure = worker.pipe.recv()
+                count, what, *ended = worker.pipe.recv()
+                if not ended:
+                    report(job, count, what)
+                    continue
+                content, failure = ended
             except (EOFError, OSError):  # the pipe ends with its process
                 worker.process.join()
                 why = f"The worker process ended with exit code {worker.process.exitcode} while it ran this unit"
                 hint = " (killed, perhaps for lack of memory)" if worker.process.exitcode == -signal.SIGKILL else ""
                 self._running[self._running.index(worker)] = self._replaced(worker)
                 content, failure = None, Failure(f"{why}{hint}.", lost=True)
+            worker.job = None
             yield Outcome(job, content, failure=failure)
 
     def _started(self, device: str) -> _Running:
@@ -133,14 +159,20 @@ class LocalEngine:
     def _end_all(self) -> None:
         for worker in self._running:
             worker.pipe.close()  # a worker that waits for a job ends at this
-            worker.process.kill()
+            if worker.job is not None:
+                worker.process.kill()
         for worker in self._running:
+            worker.process.join(GRACE)
+            worker.process.kill()
             worker.process.join()
         self._running = []
 
 
 def serve(pipe: Connection, device: str) -> None:
-    """In a worker process: run the jobs that arrive, until the pipe or the process at its other end is gone."""
+    """In a worker process: run the jobs that arrive, until the pipe or the process at its other end is gone.
+
+    The device "auto" is the one on which `floatlens.load` puts models.
+    """
     from floatlens.study.worker import Worker
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -152,19 +184,33 @@ def serve(pipe: Connection, device: str) -> None:
         os._exit(1)
 
     Thread(target=watch, daemon=True).start()
-    worker = Worker(device)
+    worker = Worker(None if device == "auto" else device)
     while True:
         try:
             job: Job = pipe.recv()
         except (EOFError, OSError):
             return
         try:
-            answer = worker.run(job), None
+            answer = job.run(worker, _Telling(pipe)), None
         except BaseException as error:
             if not is_failure(error):
                 raise
             answer = None, failure_of(error)
         try:
-            pipe.send(answer)
+            pipe.send((0, "", *answer))
         except OSError:
             return
+
+
+class _Telling:
+    """Tells the runner over a pipe how far a job is, a few times per second at most."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._told, self._count = pipe, time.monotonic(), 0
+
+    def __call__(self, count: int, what: str) -> None:
+        self._count += count
+        if time.monotonic() - self._told > TOLD_EVERY:
+            with contextlib.suppress(OSError):  # the runner has ended, and so do we
+                self._pipe.send((self._count, what))
+            self._count, self._told = 0, time.monotonic()

@@ -5,8 +5,7 @@ from its own seed (`seed` plus the sample's number), so rows are paired by `samp
 
 Decided here: samples run in the order of their longest prompt, counted in characters, so that a batch holds prompts of similar
 length, and the same ones in every condition and for every model. The rows come in the order in which conditions and samples were
-given. All prompts and answers are checked before the model runs, so that what does not fit is refused at once. Conditions that are
-done can be kept on disk (`floatlens.study.kept`), so that an interrupted evaluation resumes.
+given. All prompts and answers are checked before the model runs, so that what does not fit is refused at once.
 
 Refused, with the id of the sample: a sample that cannot be run (none is dropped), two samples with the same id, a question that is
 too long for the model. Refused unless `allow_unknown` is set: questions and answers that the model's tokenizer does not know
@@ -31,9 +30,7 @@ too long for the model. Refused unless `allow_unknown` is set: questions and ans
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -43,8 +40,7 @@ from floatlens.interventions.run import NOTHING_REMOVED
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import to_text
 from floatlens.models.language_model import Generation, LanguageModel
-from floatlens.study.kept import fingerprint, name_of, restore, store
-from floatlens.study.settings import Settings
+from floatlens.study.settings import Settings, settings_of
 from floatlens.tasks.conditions import DRAWS, Condition, plan
 from floatlens.tasks.contexts import Context, arrange
 from floatlens.tasks.likelihood import (
@@ -99,7 +95,6 @@ def evaluate_model(
     controls: bool = True,
     brackets: bool = True,
     draws: int = DRAWS,
-    keep: Path | None = None,
     progress: bool | Report = True,
     **settings: Any,
 ) -> pl.DataFrame:
@@ -117,8 +112,6 @@ def evaluate_model(
         Whether closed-book and gold-only run as well.
     draws
         How often each random control is drawn. All draws are in the table; `floatlens.study.outcomes` averages them per sample.
-    keep
-        A folder for conditions that are done: the same call after an interruption resumes from them. By default nothing is kept.
     progress
         Show a progress bar, or a function to call instead with the number of questions answered and the condition.
     settings
@@ -141,11 +134,10 @@ def evaluate_model(
     >>> table.select("sample", "context", "passages").rows()[::2]
     [('world-open-0000', 'closed-book', 0), ('world-open-0000', 'gold', 1), ('world-open-0000', 'noise:0.8', 5)]
     """
-    known = {field.name: settings.pop(field.name) for field in fields(Settings) if field.name in settings}
-    how = Settings(**known, options=settings)
+    how = settings_of(settings)
     refuse_samples(samples)
     conditions = plan(samples, contexts, interventions, controls=controls, brackets=brackets, draws=draws)
-    return ask_model(lm, samples, conditions, how, keep=keep, progress=progress)
+    return ask_model(lm, samples, conditions, how, progress=progress)
 
 
 def ask_model(
@@ -155,18 +147,19 @@ def ask_model(
     settings: Settings,
     *,
     first: int = 0,
-    keep: Path | None = None,
+    order: Sequence[int] | None = None,
     progress: bool | Report = True,
 ) -> pl.DataFrame:
     """The rows of one model: every sample under every condition of a plan.
 
-    `first` is the number of the first sample within its task: samples of a shard draw from the seeds that they have in the whole.
+    `first` is the number of the first sample within its task: samples of a shard draw from the seeds that they have in the whole. `order`
+    is the one in which samples run (`by_longest_prompt`), where these conditions are not all of a plan.
     """
     refuse_samples(samples)
     if settings.likelihood:
         refuse_without_likelihood(lm)
     shown = {condition.context: [arrange(sample, condition.context) for sample in samples] for condition in conditions}
-    order = _by_longest_prompt(samples, list(shown.values()), settings.wording)
+    order = by_longest_prompt(samples, list(shown.values()), settings.wording) if order is None else order
     fitted = {}
     for context, length in dict.fromkeys((condition.context, settings.length_for(condition)) for condition in conditions):
         fitted[context, length] = _fit_all(lm, samples, shown[context], length, settings)
@@ -181,20 +174,10 @@ def ask_model(
         allow_unknown=settings.allow_unknown,
     )
     tables: list[pl.DataFrame] = []
-    model = "" if keep is None else fingerprint(lm)
     with _cautions_kept_back(), _reporting(len(conditions) * len(samples), lm.name, progress) as report:
         for condition in conditions:
-            advance = partial(report, what=condition.name)
             prompts = fitted[condition.context, settings.length_for(condition)]
-            questions = [(sample.id, prompt.encoded.text, *sample.answers) for sample, prompt in zip(samples, prompts, strict=True)]
-            shard = {"first": first} if first else {}
-            name = name_of(model, condition.name, questions, {**settings.decisive, "columns": [*SCHEMA], **shard})
-            rows = restore(keep, name)
-            if rows is None:
-                rows = store(keep, name, _ask(lm, samples, condition, prompts, order, settings, advance, first))
-            else:
-                advance(len(samples))
-            tables.append(rows)
+            tables.append(_ask(lm, samples, condition, prompts, order, settings, partial(report, what=condition.name), first))
     for condition, rows in zip(conditions, tables, strict=True):
         if condition.acting is not None and _nothing_removed(rows):
             warnings.warn(f"{lm.name}, {condition.name}: {NOTHING_REMOVED}", Caution, stacklevel=3)
@@ -336,7 +319,7 @@ def _continuation(lm: LanguageModel, sample: Sample, fitted: Fitted, settings: S
     return continuation(lm, fitted.encoded, settings.wording.answer.format(answer=sample.answers[0]), name=sample.id, seed=seed)
 
 
-def _by_longest_prompt(samples: Sequence[Sample], shown: Sequence[Sequence[Sequence[Passage]]], wording: Wording) -> list[int]:
+def by_longest_prompt(samples: Sequence[Sample], shown: Sequence[Sequence[Sequence[Passage]]], wording: Wording) -> list[int]:
     """The numbers of the samples, sorted by the characters of their longest prompt: the same for every tokenizer."""
     longest = [
         max(len(format_prompt(sample, shown_in[number], wording).text) for shown_in in shown) for number, sample in enumerate(samples)

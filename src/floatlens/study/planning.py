@@ -18,24 +18,13 @@ from typing import Any
 
 from floatlens.decoding.prompts import Prompt
 from floatlens.errors import Refusal
-from floatlens.interventions.wording import to_text
 from floatlens.models.checkpoint import Checkpoint, bundled_names, find_checkpoint
 from floatlens.models.doctor import Examination, examine
+from floatlens.study.jobs import ModelChoice, ModelJob, Tracing, questions_digest, questions_job, trace_job
 from floatlens.study.preparing import adapted_task, settings_by_model
 from floatlens.study.settings import Settings
 from floatlens.study.study_file import ModelTable, PromptTable, SamplerTable, StudyFile, TaskTable, TracesTable
-from floatlens.study.units import (
-    QUESTIONS,
-    TRACE,
-    Job,
-    ModelChoice,
-    Tracing,
-    Unit,
-    digest_of,
-    questions_digest,
-    settings_digests,
-    version_of_results,
-)
+from floatlens.study.units import Unit
 from floatlens.tasks.conditions import Condition, condition_of, plan
 from floatlens.tasks.contexts import Context
 from floatlens.tasks.readers.own import read_prompts
@@ -64,7 +53,7 @@ class Plan:
     study: StudyFile
     text: str
     folder: Path
-    jobs: tuple[Job, ...]
+    jobs: tuple[ModelJob, ...]
     models: tuple[KnownModel, ...]
     data: Mapping[str, str]
     device: str
@@ -100,7 +89,7 @@ def make_plan(
         Show a progress bar while checkpoints are read.
     """
     models = known_models(study, folder, weights=weights, progress=progress)
-    jobs: list[Job] = []
+    jobs: list[ModelJob] = []
     data: dict[str, str] = {}
     for table in study.tasks:
         asked_of = [model for model in models if table.models is None or model.choice.name in _located(table.models, folder)]
@@ -161,7 +150,7 @@ def _jobs_of_task(
     device: str,
     data: dict[str, str],
     tell: Callable[[str], object],
-) -> Iterator[Job]:
+) -> Iterator[ModelJob]:
     asked = [condition_of(text) for text in (study.contexts if table.contexts is None else table.contexts)]
     traces = study.traces
     to_trace = () if traces is None else traces.contexts if table.traced is None else table.traced
@@ -180,13 +169,20 @@ def _jobs_of_task(
         own = settings_by_model(examined, task, [*conditions, *traced], settings, sampler.sampler, tell, others)
         for model, of_model in zip(models, own, strict=True):
             for seed in study.seeds:
+                how: dict[str, Any] = {"device": device, "threads": study.run.threads}
+                about = (table.label, sampler.name, model.choice)
                 seeded = replace(of_model, seed=seed)
                 for condition in conditions:
-                    yield from _questions(study, table.label, sampler.name, model.choice, task, condition, seeded, device, digests)
-                if traces is not None:
-                    for condition in traced:
-                        about = (table.label, sampler.name, model.choice, task, condition, seeded, device, digests)
-                        yield from _traces(study, traces, *about)
+                    for first, samples in _shards(task.samples, study.run.shard):
+                        digest = digests(samples, condition)
+                        yield questions_job(*about, samples, condition, seeded, first=first, digest=digest, **how)
+                if traces is None:
+                    continue
+                for condition in traced:
+                    for first, samples in _shards(task.samples[: traces.samples], study.run.shard):
+                        names = [sample.id for sample in samples]
+                        shown = {"samples": samples, "condition": condition, "digest": digests(samples, condition)}
+                        yield trace_job(*about, seeded, _tracing(traces), names, first=first, **shown, **how)
 
 
 def _read_task(table: TaskTable, conditions: Sequence[Condition], folder: Path, data: dict[str, str]) -> Task:
@@ -234,23 +230,13 @@ def _settings(study: StudyFile, sampler: SamplerTable, gen_length: int) -> Setti
     )
 
 
-def _shards(count: int, size: int) -> list[tuple[int, int]]:
-    return [(first, min(size, count - first)) for first in range(0, count, size)]
+def _tracing(traces: TracesTable) -> Tracing:
+    return Tracing(traces.detail, traces.measures, traces.keep)
 
 
-def _depends(study: StudyFile, model: ModelChoice, settings: Settings, device: str, first: int) -> dict[str, str]:
-    """What units of both kinds depend on, apart from what is asked."""
-    return {
-        **version_of_results(),
-        **settings_digests(settings),
-        "model": f"{model.label} {model.digest}",
-        "dtype": str(model.dtype),
-        "block_length": str(model.block_length),
-        "seed": str(settings.seed + first),
-        "mask sets drawn from": str(settings.seed),
-        "device": device,
-        "threads": str(study.run.threads),
-    }
+def _shards(all_of_them: Sequence[Any], size: int) -> list[tuple[int, Sequence[Any]]]:
+    """Shards of samples or prompts, each with the number of its first one."""
+    return [(first, all_of_them[first : first + size]) for first in range(0, len(all_of_them), size)]
 
 
 class _Digests:
@@ -266,60 +252,9 @@ class _Digests:
         return self._known[key]
 
 
-def _questions(
-    study: StudyFile,
-    task_name: str,
-    sampler: str,
-    model: ModelChoice,
-    task: Task,
-    condition: Condition,
-    settings: Settings,
-    device: str,
-    digests: _Digests,
-) -> Iterator[Job]:
-    edit = "" if condition.intervention is None else to_text(condition.intervention)
-    for first, count in _shards(len(task.samples), study.run.shard):
-        samples = task.samples[first : first + count]
-        depends = {
-            **_depends(study, model, settings, device, first),
-            "condition": condition.name,
-            "questions": digests(samples, condition),
-        }
-        about = (task_name, model.label, condition.text, edit, condition.control, condition.draw if condition.control else None)
-        unit = Unit(QUESTIONS, *about, settings.seed, sampler, first, count, depends)
-        yield Job(unit, model, settings, study.run.threads, samples, condition)
-
-
-def _traces(
-    study: StudyFile,
-    traces: TracesTable,
-    task_name: str,
-    sampler: str,
-    model: ModelChoice,
-    task: Task,
-    condition: Condition,
-    settings: Settings,
-    device: str,
-    digests: _Digests,
-) -> Iterator[Job]:
-    tracing = Tracing(traces.detail, traces.measures, traces.keep)
-    samples_traced = task.samples[: traces.samples]
-    for first, count in _shards(len(samples_traced), study.run.shard):
-        samples = samples_traced[first : first + count]
-        depends = {
-            **_depends(study, model, settings, device, first),
-            "condition": condition.text,
-            "questions": digests(samples, condition),
-            "tracing": digest_of(tracing.detail, tracing.measures, tracing.keep),
-        }
-        unit = Unit(TRACE, task_name, model.label, condition.text, "", "", None, settings.seed, sampler, first, count, depends)
-        names = tuple(sample.id for sample in samples)
-        yield Job(unit, model, settings, study.run.threads, samples, condition, tracing=tracing, names=names)
-
-
 def _jobs_of_prompts(
     study: StudyFile, table: PromptTable, models: Sequence[KnownModel], folder: Path, device: str, data: dict[str, str]
-) -> Iterator[Job]:
+) -> Iterator[ModelJob]:
     if study.traces is None:
         return
     if table.file is None:
@@ -330,8 +265,6 @@ def _jobs_of_prompts(
         _note_digest(str(file), data)
     if not prompts:
         raise Refusal(f"{table.file} holds no prompt.")
-    traces = study.traces
-    tracing = Tracing(traces.detail, traces.measures, traces.keep)
     names = [table.name if table.file is None else f"{table.name}-{number:04d}" for number in range(len(prompts))]
     for sampler in study.samplers:
         settings = replace(_settings(study, sampler, 32), likelihood=False)
@@ -339,15 +272,7 @@ def _jobs_of_prompts(
         own = settings_by_model([model.examined for model in models], task, [], settings, sampler.sampler, lambda _sentence: None)
         for model, of_model in zip(models, own, strict=True):
             for seed in study.seeds:
-                seeded = replace(of_model, seed=seed)
-                for first, count in _shards(len(prompts), study.run.shard):
-                    shard = tuple(prompts[first : first + count])
-                    texts = [(prompt.text, sorted(prompt.regions.items())) for prompt in shard]
-                    depends = {
-                        **_depends(study, model.choice, seeded, device, first),
-                        "prompts": digest_of(texts, names[first : first + count]),
-                        "tracing": digest_of(tracing.detail, tracing.measures, tracing.keep),
-                    }
-                    unit = Unit(TRACE, table.name, model.choice.label, "", "", "", None, seed, sampler.name, first, count, depends)
-                    own_names = tuple(names[first : first + count])
-                    yield Job(unit, model.choice, seeded, study.run.threads, prompts=shard, tracing=tracing, names=own_names)
+                about = (table.name, sampler.name, model.choice, replace(of_model, seed=seed), _tracing(study.traces))
+                for first, shard in _shards(prompts, study.run.shard):
+                    own_names = names[first : first + len(shard)]
+                    yield trace_job(*about, own_names, first=first, prompts=shard, device=device, threads=study.run.threads)

@@ -18,11 +18,10 @@ from importlib import import_module
 from typing import Any
 
 from floatlens.errors import Refusal, is_failure, reason
-from floatlens.study.engine import DROP, GO_ON, Failure, Outcome, Queue, failure_of
+from floatlens.study.engine import DROP, GO_ON, Failure, Job, Outcome, Queue, ReportOf, failure_of, unheard
 from floatlens.study.planning import Plan
-from floatlens.study.records import unit_file
 from floatlens.study.store import Store
-from floatlens.study.units import Job
+from floatlens.study.units import unit_file
 
 LOOK = 0.5  # seconds between two looks at the cluster and at what the runner says
 MISSING = "Ray is not installed. Install it: pip install 'floatlens[ray]'"
@@ -43,10 +42,10 @@ class UnitActor:
     def run(self, job: Job) -> tuple[bytes | None, bool, Failure | None]:
         """The file of a unit, whether it was stored here, or why there is none."""
         try:
-            content = self._worker.run(job)
+            content = job.run(self._worker, lambda _count, _what: None)
             if self._store is None:
                 return content, False, None
-            self._store.create(unit_file(job.unit.id), content)
+            self._store.create(unit_file(job.id), content)
             return None, True, None
         except BaseException as error:
             if not is_failure(error):
@@ -101,8 +100,8 @@ class RayEngine:
         nodes = sum(node["Alive"] for node in self._ray.nodes())
         return f"{self.workers} actors on {nodes} Ray node{'s' * (nodes != 1)} ({self._device})"
 
-    def outcomes(self, queue: Queue, told: Callable[[], int]) -> Generator[Outcome, None, None]:
-        """Each job as it ends."""
+    def outcomes(self, queue: Queue, told: Callable[[], int], report: ReportOf = unheard) -> Generator[Outcome, None, None]:
+        """Each job as it ends; how far one is meanwhile is not known."""
         try:
             while True:
                 if told() == DROP:
@@ -131,7 +130,7 @@ class RayEngine:
     def _hand_out(self, queue: Queue) -> None:
         for placed in self._placed:
             if placed.ready and placed.job is None and (job := queue.take(placed.model)) is not None:
-                placed.job, placed.model = job, job.model.label
+                placed.job, placed.model = job, job.holds
                 placed.answer = placed.actor.run.remote(job)
 
     def _ended(self) -> Iterator[Outcome]:

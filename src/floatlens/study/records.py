@@ -31,7 +31,7 @@ from floatlens.errors import Refusal
 from floatlens.study.planning import Plan
 from floatlens.study.sealed import Damaged, StoredUnit, unseal
 from floatlens.study.store import MARK, Store
-from floatlens.study.units import Unit, unit_of
+from floatlens.study.units import Unit, unit_file, unit_of
 from floatlens.terminal import progress_bar
 
 FORMAT = 1
@@ -67,17 +67,6 @@ class Found:
         """Whether a unit has failed as often as the file allows, or was refused, which it would be again."""
         tries = self.failures.get(unit_id, ())
         return unit_id not in self.finished and (len(tries) > again or any(each["refused"] for each in tries))
-
-
-def unit_file(unit_id: str) -> str:
-    """Where the file of a unit lies.
-
-    Examples
-    --------
-    >>> unit_file("abc")
-    'units/abc.zip'
-    """
-    return f"units/{unit_id}.zip"
 
 
 def write_plan(store: Store, plan: Plan) -> None:

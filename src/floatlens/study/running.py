@@ -5,30 +5,26 @@ is not, because it would be refused again; one whose worker was lost is handed o
 Ctrl-C lets the running units finish; pressed twice, it drops them. The tables are written when the run has ended.
 """
 
-import contextlib
 import json
-import signal
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from floatlens.errors import Refusal
-from floatlens.study.engine import DROP, FINISH, Engine, Failure, Outcome, Queue
+from floatlens.study.engine import Engine, Failure, Job, Queue
+from floatlens.study.jobs import ModelJob
 from floatlens.study.planning import Plan
-from floatlens.study.records import Found, differences, look_through, provenance, unit_file, write_index, write_plan, write_run
+from floatlens.study.records import Found, differences, look_through, provenance, write_index, write_plan, write_run
+from floatlens.study.settling import Tell, interruptions, settled
 from floatlens.study.store import Store
 from floatlens.study.tables import write_tables
-from floatlens.study.units import Job, Unit
+from floatlens.study.units import Unit, unit_file
 from floatlens.terminal import counted, progress_bar
 
-LOST_AT_MOST = 3
 NAMED = 3  # units that a sentence names; the others are counted
-Tell = Callable[[str], object]
 
 
 @dataclass
@@ -103,7 +99,7 @@ def run_study(
             write_run(store, plan, {**provenance(plan, command, engine.title), "units": len(waiting)})
             began = time.monotonic()
             attempts = Counter({unit_id: len(tries) for unit_id, tries in found.failures.items()})
-            with _interruptions(tell) as told:
+            with interruptions(tell) as told:
                 _run(waiting, plan, store, engine, report, attempts, told, progress)
                 done = report.before + report.ran + report.elsewhere + len(report.failed)
                 report.interrupted = told() != 0 and done < report.units
@@ -142,7 +138,7 @@ def _forget_failures(store: Store, plan: Plan, found: Found) -> None:
 
 
 def _run(
-    waiting: Sequence[Job],
+    waiting: Sequence[ModelJob],
     plan: Plan,
     store: Store,
     engine: Engine,
@@ -154,38 +150,24 @@ def _run(
     """Run jobs until none is left, or until interrupted."""
 
     def stored(job: Job) -> bool:
-        return not store.owned and store.read(unit_file(job.unit.id)) is not None
+        return not store.owned and store.read(unit_file(job.id)) is not None
 
-    queue, lost = Queue(waiting, stored), Counter[str]()
+    queue = Queue(waiting, stored)
     total = sum(job.questions for job in waiting)
-    with (
-        progress_bar(total, f"Running {counted(len(waiting), 'unit')}", show=progress) as advance,
-        contextlib.closing(engine.outcomes(queue, told)) as outcomes,
-    ):
-        for outcome in outcomes:
-            unit_id = outcome.job.unit.id
+    with progress_bar(total, f"Running {counted(len(waiting), 'unit')}", show=progress) as advance:
+        for outcome in settled(queue, store, engine, told, advance):
+            job = outcome.job
             if outcome.failure is None:
-                _store(store, outcome)
                 report.ran += 1
-                advance(outcome.job.questions, title=outcome.job.unit.name)
                 continue
-            if outcome.failure.lost and lost[unit_id] < LOST_AT_MOST - 1:
-                lost[unit_id] += 1
-                queue.put_back(outcome.job)
-                continue
-            attempts[unit_id] += 1
-            _record(store, outcome.job.unit, attempts[unit_id], outcome.failure)
-            if attempts[unit_id] > plan.study.run.retries or outcome.failure.refused:
-                report.failed.append(unit_id)
-                advance(outcome.job.questions, title=f"failed: {outcome.job.unit.name}")
+            attempts[job.id] += 1
+            _record(store, job.unit, attempts[job.id], outcome.failure)
+            if attempts[job.id] > plan.study.run.retries or outcome.failure.refused:
+                report.failed.append(job.id)
+                advance(job.questions, title=f"failed: {job.name}")
             else:
-                queue.put_back(outcome.job)
+                queue.put(job)
     report.elsewhere = queue.stored_elsewhere
-
-
-def _store(store: Store, outcome: Outcome) -> None:
-    if not outcome.stored and outcome.content is not None:
-        store.create(unit_file(outcome.job.unit.id), outcome.content)  # where another runner was quicker, its result stays
 
 
 def _record(store: Store, unit: Unit, attempt: int, failure: Failure) -> None:
@@ -200,27 +182,6 @@ def _record(store: Store, unit: Unit, attempt: int, failure: Failure) -> None:
         "traceback": failure.traceback,
     }
     store.replace(f"failures/{unit.id}.{attempt}.json", (json.dumps(content, indent=1) + "\n").encode())
-
-
-@contextmanager
-def _interruptions(tell: Tell) -> Iterator[Callable[[], int]]:
-    """What the engine is told: to finish what runs after the first Ctrl-C, and to drop it after the second."""
-    presses = 0
-
-    def press(_signal: int, _frame: object) -> None:
-        nonlocal presses
-        presses += 1
-        if presses == FINISH:
-            tell("Interrupted: the running units are finished first. Press Ctrl-C again to drop them.")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: presses
-        return
-    before = signal.signal(signal.SIGINT, press)
-    try:
-        yield lambda: min(presses, DROP)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def refuse_plan(plan: Plan, *, weights: bool = True) -> None:

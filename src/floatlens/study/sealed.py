@@ -43,6 +43,12 @@ class StoredUnit:
         member = f"{name}.parquet"
         return pl.read_parquet(io.BytesIO(self.archive.read(member))) if member in self.archive.namelist() else None
 
+    def rows(self, name: str) -> pl.DataFrame:
+        """A table that this unit has."""
+        table = self.table(name)
+        assert table is not None, f"{self.unit.name} has no table {name}"
+        return table
+
     @property
     def trace_files(self) -> list[str]:
         """The names of the files of its trace."""

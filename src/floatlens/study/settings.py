@@ -1,13 +1,14 @@
 """How questions are asked: one frozen value, checked when it is made and passed whole from `floatlens.study.evaluation` to every batch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
+from inspect import isfunction
 from typing import Any
 
 from floatlens.decoding.options import refuse_batch_size
 from floatlens.models.language_model import LanguageModel
 from floatlens.seeds import refuse_seed
-from floatlens.study.kept import function_name
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.likelihood import DRAWS as MASK_SETS
 from floatlens.tasks.scoring import Scorer, Shortcut, score_text
@@ -79,3 +80,31 @@ class Settings:
         if self.steps is None or lm.sampler == "autoregressive":
             return None
         return min(self.steps, self.length_for(condition))
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Settings from their fields by name; any other name is an option of the sampler.
+
+    Examples
+    --------
+    >>> settings_of({"gen_length": 3, "temperature": 0.5}).options
+    {'temperature': 0.5}
+    """
+    names = {field.name for field in fields(Settings)}
+    known = {name: value for name, value in given.items() if name in names}
+    return Settings(**known, options={name: value for name, value in given.items() if name not in names})
+
+
+def function_name(function: Any) -> str | None:
+    """A function by its module and name, with the arguments of a `partial`; the `repr` of a lambda or an object, which have no name.
+
+    Examples
+    --------
+    >>> function_name(partial(score_text, whole_words=True))
+    "floatlens.tasks.scoring.score_text () {'whole_words': True}"
+    """
+    if function is None:
+        return None
+    if isinstance(function, partial):
+        return f"{function_name(function.func)} {function.args} {function.keywords}"
+    return f"{function.__module__}.{function.__name__}" if isfunction(function) and "<" not in function.__qualname__ else repr(function)

@@ -5,20 +5,18 @@ measured on it. Its `id` is a hash of exactly what its result depends on: the ch
 settings, the seed, the type of device, threads and batch size (which decide the last bits), and the version of floatlens and of the
 format of results. Where a file lies, what else is in the study, and which worker runs the unit are not part of it. So the same unit of
 another study has the same id, and a unit whose id is known need not be run.
+
+Nothing in here imports torch: whoever hands out units, stores them and reads them does without. What runs one is a job
+(`floatlens.study.jobs`).
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from floatlens._version import __version__
-from floatlens.decoding.prompts import Prompt
-from floatlens.study.settings import Settings
-from floatlens.tasks.conditions import Condition
-from floatlens.tasks.contexts import arrange
-from floatlens.tasks.samples import Sample
 
 RESULTS_FORMAT = "1"
 """Raised when what a unit stores changes its meaning: units of another format are run again."""
@@ -92,47 +90,15 @@ def unit_of(stored: Mapping[str, Any]) -> Unit:
     return Unit(**{name: value for name, value in stored.items() if name != "id"})
 
 
-@dataclass(frozen=True)
-class ModelChoice:
-    """A model as a worker loads it; `digest` is that of its checkpoint, `host` the machine on which it was taken."""
+def unit_file(unit_id: str) -> str:
+    """Where the file of a unit lies.
 
-    name: str
-    label: str
-    revision: str | None
-    dtype: str | None
-    block_length: int | None
-    trust_remote_code: bool
-    digest: str
-    host: str
-
-
-@dataclass(frozen=True)
-class Tracing:
-    """What a trace keeps, what is measured on it, and whether it is stored itself."""
-
-    detail: str
-    measures: tuple[str, ...]
-    keep: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """A unit with everything that a worker needs to run it; it can be sent to another process, or to another machine."""
-
-    unit: Unit
-    model: ModelChoice
-    settings: Settings
-    threads: int
-    samples: tuple[Sample, ...] = ()
-    condition: Condition | None = None
-    prompts: tuple[Prompt, ...] = ()
-    tracing: Tracing | None = None
-    names: tuple[str, ...] = field(default=())
-
-    @property
-    def questions(self) -> int:
-        """How many samples it asks, or traces."""
-        return self.unit.count
+    Examples
+    --------
+    >>> unit_file("abc")
+    'units/abc.zip'
+    """
+    return f"units/{unit_id}.zip"
 
 
 def digest_of(*values: Any) -> str:
@@ -144,33 +110,6 @@ def digest_of(*values: Any) -> str:
     (True, False)
     """
     return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()[:32]
-
-
-def questions_digest(samples: Sequence[Sample], condition: Condition) -> str:
-    """A hash of the questions as they are asked under a condition: ids, words, answers, and the passages that are shown.
-
-    Examples
-    --------
-    >>> from floatlens.tasks.conditions import condition_of
-    >>> asked = Sample("a", "Where?", ("Oslo",))
-    >>> questions_digest([asked], condition_of("closed-book")) == questions_digest([asked, asked], condition_of("closed-book"))
-    False
-    """
-    shown = []
-    for sample in samples:
-        passages = [
-            (passage.title, passage.text, passage.conflicting, passage in sample.evidence) for passage in arrange(sample, condition.context)
-        ]
-        shown.append((sample.id, sample.question, sample.answers, passages))
-    return digest_of(shown)
-
-
-def settings_digests(settings: Settings) -> dict[str, str]:
-    """Every setting that a result depends on, as text; those whose text is long by their hash."""
-    values = {**settings.decisive, "options": sorted(settings.options.items()), "batch_size": settings.batch_size}
-    values.pop("seed")
-    texts = {f"settings.{name}": str(value) for name, value in values.items()}
-    return {name: text if len(text) <= 80 else digest_of(text) for name, text in texts.items()}
 
 
 def version_of_results() -> dict[str, str]:

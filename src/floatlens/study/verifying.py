@@ -6,9 +6,9 @@ import polars as pl
 
 from floatlens.study.measured import MEASUREMENTS
 from floatlens.study.one_model import SCHEMA
-from floatlens.study.records import look_through, read_plan, read_unit, stored_index, unit_file
+from floatlens.study.records import look_through, read_plan, read_unit, stored_index
 from floatlens.study.store import Store
-from floatlens.study.units import QUESTIONS, Unit
+from floatlens.study.units import QUESTIONS, Unit, unit_file
 from floatlens.terminal import counted, progress_bar
 
 
