@@ -7,7 +7,7 @@ HARNESSES_READY := $(HARNESSES)/.ready
 DOCS_READY := .venv/.docs-ready
 DOCS ?= mkdocs
 
-.PHONY: setup demo test test-real test-harnesses test-notebook test-ray attack lint bench docs web web-types web-check clean
+.PHONY: setup demo test test-real test-release test-extras test-harnesses test-notebook test-ray attack lint bench docs web web-types web-check clean
 
 setup: $(READY)  ## install floatlens into .venv
 
@@ -19,6 +19,12 @@ test: lint  ## run ruff, import-linter, pyright and pytest with doctests: everyt
 
 test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself (downloads 190 MB on first use; about two hours on one core)
 	$(BIN)/pytest -m real
+
+test-release: $(READY)  ## build wheel and sdist, install the wheel into an empty environment, run its demo and open the page
+	.ci/release
+
+test-extras:  ## resolve every extra alone, without installing it (minutes)
+	.ci/extras
 
 test-harnesses: $(HARNESSES_READY)  ## test what lm-eval and inspect_ai call, with the real packages, in an environment of their own
 	$(HARNESSES)/bin/pytest tests/harnesses src/floatlens/harnesses

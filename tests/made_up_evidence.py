@@ -17,12 +17,16 @@ Asked = tuple[str, str, str, str, str]  # role, experiment, context, interventio
 
 @dataclass
 class MadeUp:
-    """Means of everything the claims read. `noise` is how far samples lie from the mean, alternately above and below."""
+    """Means of everything the claims read. `noise` is how far samples lie from the mean, alternately above and below.
+
+    Of 36 `samples`, each slot of the gold passage has the twelve that a verdict needs.
+    """
 
     measured: dict[Measured, tuple[float, float]] = field(default_factory=dict)
     asked: dict[Asked, dict[str, float]] = field(default_factory=dict)
     scores: dict[tuple[str, str], float] = field(default_factory=dict)  # role, third
     noise: float = 0.01
+    samples: int = SAMPLES
     counts: bool = True
     to_gold: dict[tuple[str, str, int], float] = field(default_factory=dict)  # role, measure, slot: beyond what others get; 2 by default
 
@@ -40,9 +44,9 @@ class MadeUp:
 
         def wobble(count: int) -> list[np.ndarray]:
             """Deviations that add up to 0, in another order for each number, so that differences between numbers vary as well."""
-            return [self.noise * random.permutation(np.resize([1.0, -1.0, 0.5, -0.5], SAMPLES)) for _ in range(count)]
+            return [self.noise * random.permutation(np.resize([1.0, -1.0, 0.5, -0.5], self.samples)) for _ in range(count)]
 
-        samples = [f"sample-{number:02d}" for number in range(SAMPLES)]
+        samples = [f"sample-{number:02d}" for number in range(self.samples)]
         names = ("role", "rows", "measure", "group", "part", "depth")
         measured = [
             {
@@ -86,7 +90,12 @@ class MadeUp:
             for head in range(4)
             for at, sample in enumerate(samples)
         ]
-        about: dict[str, Any] = {"models": {role: f"twin-{role}" for role in ROLES}, "questions": SAMPLES, "traced": SAMPLES, "seed": 0}
+        about: dict[str, Any] = {
+            "models": {role: f"twin-{role}" for role in ROLES},
+            "questions": self.samples,
+            "traced": self.samples,
+            "seed": 0,
+        }
         about["slots"] = {sample: 1 + at % 3 for at, sample in enumerate(samples)}
         return Evidence(pl.DataFrame(measured), pl.DataFrame(heads), pl.DataFrame(asked), about)
 

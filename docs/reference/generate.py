@@ -102,7 +102,7 @@ def sections() -> Iterator[tuple[str, str, Any, tuple[str, ...]]]:
     yield "Evaluation", "Questions under several conditions ([evaluation](evaluation.md)).", fl, _EVALUATION
     yield "Contexts", "Which passages stand before a question ([contexts](evaluation.md#contexts)).", contexts, _contexts()
     yield "Figures", "One function per figure; each returns a matplotlib `Figure`.", figures, tuple(figures.__all__)
-    yield "The tap", "Watch or change the attention of any torch module ([the tap](../../README.md#the-tap)).", fl, _TAPPING
+    yield "The tap", "Watch or change the attention of any torch module ([the tap](../how-to/tap.md)).", fl, _TAPPING
     yield "Errors", "What floatlens raises ([footguns](../footguns.md)).", fl, _ERRORS
 
 

@@ -118,7 +118,9 @@ AGAINST: dict[str, list[Callable[[MadeUp], None]]] = {
 
 
 def test_every_claim_holds_for_numbers_as_published() -> None:
-    assert verdicts(as_published().evidence()) == dict.fromkeys(NAMES, "holds")
+    made_up = as_published()
+    made_up.samples = 36
+    assert verdicts(made_up.evidence()) == dict.fromkeys(NAMES, "holds")
 
 
 @pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in AGAINST.items() for change in changes])
@@ -138,6 +140,7 @@ def test_numbers_lost_in_noise_say_nothing() -> None:
     made_up.noise = 1e4
     found = verdicts(made_up.evidence())
     assert found.pop("gains-twice") == "not asked", "twice of a gain that may be none says nothing"
+    assert found.pop("flows-to-gold") == "not asked", "four prompts at each slot are too few"
     assert set(found.values()) == {"inconclusive"}
 
 
@@ -264,8 +267,9 @@ def test_questions_are_judged_by_the_same_rules_and_what_they_cannot_ask_says_wh
     assert found["masking-ruins-arm"].parts[0].says == "share of right answers left"
 
 
-def test_no_verdict_on_a_real_task_rests_on_few_prompts() -> None:
-    evidence = of_questions(one_piece("nq"), as_published())
+@pytest.mark.parametrize("task", ["world", "nq"])
+def test_no_verdict_rests_on_few_prompts(task: str) -> None:
+    evidence = as_published().evidence() if task == "world" else of_questions(one_piece(task), as_published())
     found = {verdict.claim.name: verdict for verdict in judge_all(evidence)}["flows-to-gold"]
     assert (found.outcome, found.reason) == ("not asked", "4 prompts, and a verdict needs 12")
     assert found.parts[0].estimate.prompts == 4, "a third of the twelve traced texts has its gold passage at a slot"

@@ -1,5 +1,6 @@
 """`floatlens demo` on the bundled twins, with few questions: what it prints, writes and refuses."""
 
+import base64
 import csv
 import json
 import re
@@ -19,9 +20,12 @@ import floatlens as fl
 from floatlens.claims.evidence import Evidence, read_evidence
 from floatlens.claims.findings import CLAIMS, findings_of, judge_all
 from floatlens.cli import run
+from floatlens.cli.demo import has_a_screen
+from floatlens.folders import damage
 from floatlens.lab.experiments import measurements_of
-from floatlens.report.claims import print_accuracies, print_claims, print_splits
+from floatlens.report.recorded import read_recorded
 from floatlens.report.tables import number
+from floatlens.report.verdict_table import print_totals, print_verdicts
 
 Ran = tuple[int, str, str]
 
@@ -51,8 +55,8 @@ def printed(request: pytest.FixtureRequest, made: tuple[Path, str]) -> tuple[Pat
         return folder, said.splitlines()
     findings, shown = findings_of(read_evidence(folder / "tables")), StringIO()
     terminal = Console(width=WIDTH, force_terminal=True, color_system=None, file=shown)
-    for show in (print_accuracies, print_claims, print_splits):
-        show(terminal, findings)
+    print_verdicts(terminal, findings, read_recorded())
+    print_totals(terminal, findings, read_recorded(), "So much was asked.")
     return folder, shown.getvalue().splitlines()
 
 
@@ -66,7 +70,7 @@ def test_the_folder_holds_claims_tables_traces_and_figures_and_says_what_they_ar
     for pattern in listed:
         assert list(folder.glob(pattern.rstrip("/"))), pattern
     assert set(claims_of(folder)) == {claim.name for claim, _ in CLAIMS}
-    assert "claims.md" in said.splitlines()[-1]
+    assert f"{folder}/claims.md has all numbers" in said
     assert "intervals are over prompts, not over trainings" in " ".join(said.split())
     assert str(folder.parent) not in (folder / "claims.json").read_text(), "where models are stored is nobody's business"
 
@@ -75,98 +79,63 @@ def shown(value: float | None, unit: str = "") -> str:
     return "-" if value is None else f"{number(value)} {unit}".rstrip()
 
 
-def interval_of(estimate: dict) -> str:
-    """A number with its interval, as tables print it."""
-    return shown(estimate["value"]) + ("" if estimate["low"] is None else f" [{shown(estimate['low'])}, {shown(estimate['high'])}]")
-
-
-def number_in_pieces(part: dict) -> list[str]:
-    """What a claim's line says of a number: "8.2 % [7.1, 9.0]", "MDM: 11.9 %", "n = 40". No piece may be broken."""
-    estimate = part["estimate"]
-    interval = "" if estimate["low"] is None else f" [{shown(estimate['low'])}, {shown(estimate['high'])}]"
-    beside = [] if part["beside"] is None else [f"{part['beside_says']}: {shown(part['beside'], part['unit'])}"]
-    return [f"{part['says']}: {shown(estimate['value'], part['unit'])}{interval}", *beside, f"n = {estimate['prompts']}"]
-
-
-def claim_in_lines(claim: dict) -> list[str]:
-    """All that is printed of a claim: verdict, statement and paper; a line per number; the reason where it neither holds nor fails."""
-    with_reason = [f"{part['verdict_of_number']} ({part['reason']})".removesuffix(" ()") for part in claim["numbers"]]
-    alike = len(set(with_reason)) == 1
-    return [
-        f"{claim['verdict']} {claim['statement']} ({claim['paper']})",
-        *("; ".join(number_in_pieces(part) + ([] if alike else [own])) for part, own in zip(claim["numbers"], with_reason, strict=True)),
-        *([f"{claim['verdict']}: {claim['reason']}"] if alike and claim["reason"] else []),
-    ]
-
-
-def test_every_claim_is_printed_whole_with_its_verdict_numbers_and_reason(printed: tuple[Path, list[str]]) -> None:
+def test_every_claim_is_a_line_with_its_verdict_and_the_number_that_decided(printed: tuple[Path, list[str]]) -> None:
     folder, lines = printed
-    claims = list(claims_of(folder).values())
-    first = next(place for place, line in enumerate(lines) if claims[0]["statement"][:40] in line)
-    last = next(place for place, line in enumerate(lines) if line.startswith("Mask or objective?"))
-    read: list[str] = []
-    for line in lines[first:last]:
-        if line.startswith("    "):  # goes on from the line before
-            read[-1] += f" {line.strip()}"
-        elif line.strip():
-            read.append(" ".join(line.split()))
-    assert read == [line for claim in claims for line in claim_in_lines(claim)]
-    assert {claim["verdict"] for claim in claims} <= {"holds", "fails", "inconclusive", "not asked"}
-    for claim in claims:
-        assert bool(claim["reason"]) == (claim["verdict"] in ("inconclusive", "not asked")), claim["name"]
-        for piece in (piece for part in claim["numbers"] for piece in number_in_pieces(part)):
-            assert any(piece in line for line in lines), f"{piece!r} is broken"
+    for claim in claims_of(folder).values():
+        (line,) = [line for line in lines if line.split()[:1] == [claim["name"]]]
+        decided = next((part for part in claim["numbers"] if part["verdict_of_number"] == claim["verdict"]), claim["numbers"][0])
+        cells = re.split(r"  +", line.strip())
+        assert cells[1] == claim["verdict"]
+        assert line.split()[-1] == claim["paper"].removeprefix("arXiv:")
+        wanted = [shown(decided["estimate"]["value"], decided["unit"]), shown(decided["beside"], decided["unit"])]
+        assert " ".join(wanted) in " ".join(line.split()), claim["name"]
 
 
-def cells_of(lines: list[str], headings: tuple[str, ...]) -> list[list[str]]:
-    """The cells of a printed table, each as one text; a row begins where its last cell does."""
-    top = next(place for place, line in enumerate(lines) if tuple(re.split(r"  +", line.strip())) == headings)
-    rule = max(place for place in range(top, top + 3) if set(lines[place].strip()) == {"─"})
-    edges = [lines[top].index(heading) for heading in headings]
-    rows: list[list[str]] = []
-    for line in lines[rule + 1 :]:
-        if not line.strip():
-            return rows
-        cells = [line[start:stop].strip() for start, stop in zip(edges, [*edges[1:], None], strict=True)]
-        if cells[-1]:
-            rows.append(cells)
-        else:
-            rows[-1] = [f"{before} {cell}".strip() for before, cell in zip(rows[-1], cells, strict=True)]
-    raise AssertionError("the table has no end")
-
-
-def test_the_last_table_is_printed_whole_and_says_what_each_difference_follows(printed: tuple[Path, list[str]]) -> None:
-    folder, lines = printed
-    splits = json.loads((folder / "claims.json").read_text())["mask_or_objective"]
-    rows = cells_of(lines, ("quantity", "ARM - MDM", "objective", "mask", "follows"))
-    assert [row[:4] for row in rows] == [
-        [split["quantity"], *(interval_of(split[name]) for name in ("whole", "objective", "mask"))] for split in splits
-    ]
-    notes = dict(re.findall(r"^\((\d+)\) (.+)$", "\n".join(line.rstrip() for line in lines), re.MULTILINE))
-    for row, split in zip(rows, splits, strict=True):
-        word, _, mark = row[4].partition(" (")
-        assert (word, notes[mark.rstrip(")")] if mark else "") == (split["follows"], split["reason"])
-        assert bool(mark) == (split["follows"] in ("inconclusive", "not asked"))
-
-
-def test_accuracies_are_printed_whole_with_the_shortcut_for_comparison(printed: tuple[Path, list[str]]) -> None:
-    folder, lines = printed
-    accuracies = json.loads((folder / "claims.json").read_text())["accuracies"]
-    top = next(place for place, line in enumerate(lines) if line.split()[:1] == ["context"])
-    assert lines[top].split() == ["context", "arm", "mdm", "causal-mdm", "shortcut", "n"]
-    end = next(place for place in range(top, len(lines)) if not lines[place].strip())
-    text = "\n".join(lines[top:end])
-    for row in accuracies:
-        for words in [*row["context"].split(", "), *(shown(row["by_role"][role]["value"]) for role in row["by_role"])]:
-            assert all(word in text for word in words.replace(",", " ").split()), row["context"]
-    assert len(re.findall(r"\s(\d+)$", text, re.MULTILINE)) == len(accuracies), "a row per context ends with its number of questions"
-
-
-def test_no_line_is_wider_than_the_terminal(printed: tuple[Path, list[str]]) -> None:
+def test_at_most_forty_lines_are_printed_and_none_is_cut(printed: tuple[Path, list[str]]) -> None:
     _, lines = printed
-    sentences = [line for line in lines if line.startswith("Open ")]  # `say` leaves long paths whole
-    assert [line for line in lines if len(line) > WIDTH and line not in sentences] == []
+    assert len(lines) <= 40
     assert not any("…" in line for line in lines)
+    table = lines[: next(place for place, line in enumerate(lines) if not line.strip())]
+    assert max(map(len, table)) <= WIDTH
+
+
+def test_the_page_of_what_was_found_is_written_and_covered_by_the_manifest(made: tuple[Path, str]) -> None:
+    folder, said = made
+    assert "index.html" in said.splitlines()[-1]
+    assert "Open it in a browser" in said.splitlines()[-1], "no browser opens where nobody looks"
+    assert damage(folder) == []
+    assert "index.html" in json.loads((folder / "manifest.json").read_text())["files"]
+    page = (folder / "index.html").read_text()
+    embedded = base64.b64decode(page.partition('data-key="zarr.json">')[2].partition("</script>")[0])
+    document = json.loads(embedded)["attributes"]["floatlens"]
+    assert [run["name"] for run in document["runs"]][:3] == ["mdm", "arm", "causal-mdm"]
+    assert document["claims"][0]["source"] == folder.name
+    assert {claim["name"] for claim in document["claims"][0]["claims"]} == set(claims_of(folder))
+
+
+def test_what_is_no_longer_printed_is_in_the_page_of_claims(made: tuple[Path, str]) -> None:
+    folder, _ = made
+    text = (folder / "claims.md").read_text()
+    for claim in claims_of(folder).values():
+        assert f"`{claim['name']}`: *{claim['statement']}* holds if {claim['rule']}." in text
+    findings = json.loads((folder / "claims.json").read_text())
+    for row in (*findings["accuracies"], *findings["mask_or_objective"]):
+        assert f"| {row.get('context', row.get('quantity'))} |" in text
+
+
+def test_a_browser_opens_only_at_a_terminal_with_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert not has_a_screen()
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert has_a_screen()
+    monkeypatch.setenv("CI", "true")
+    assert not has_a_screen()
+    monkeypatch.delenv("CI")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
+    assert not has_a_screen(), "into a pipe or a file"
 
 
 def test_a_share_in_the_claims_is_that_of_the_stored_trace(made: tuple[Path, str]) -> None:
@@ -255,6 +224,10 @@ def test_a_folder_that_no_demo_wrote_is_left_alone(floatlens: Callable[..., Ran]
         (["--into", "nowhere/out"], "There is no folder 'nowhere' to write 'out' into."),
         (["--task", "nq", "--arm", "smollm2-135m"], "--task nq asks models of your own, and --mdm is missing"),
         (["--order", "confidence"], "--order is about the questions of --task, and the world has none."),
+        (
+            ["--real", "--mdm", "twin-mdm"],
+            "--real asks the SmolLM2 triplet the questions that come with floatlens, and --mdm chooses others.",
+        ),
         (["--data", "nq.jsonl"], "--data is about the questions of --task, and the world has none."),
         (["--task", "nq", "--arm", "twin-arm", "--mdm", "twin-mdm", "--data", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
@@ -268,7 +241,8 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(
 
 
 def test_the_process_that_judges_never_imports_torch() -> None:
-    judging = "import floatlens.cli.demo, floatlens.lab.demo, floatlens.lab.units, floatlens.claims.findings, floatlens.report.claims"
+    rooms = ("cli.demo", "lab.demo", "lab.units", "claims.findings", "report.claims", "report.verdict_table", "report.demo_page")
+    judging = "import " + ", ".join(f"floatlens.{room}" for room in rooms)
     program = f"import sys\n{judging}\nsys.exit('torch is imported' if 'torch' in sys.modules else 0)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

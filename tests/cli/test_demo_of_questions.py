@@ -17,7 +17,7 @@ def test_a_study_of_questions_prints_its_plan_and_writes_what_it_found(floatlens
     code, said, errors = floatlens(*words, "--arm", models["arm"], "--mdm", models["mdm"], "--into", into)
     assert code == 0, errors
     assert "There are 4 questions to ask, not 6." in said
-    plan = said[: said.index("Accuracy by context")]
+    plan = said[: said.index("What five papers claim")]
     for experiment, questions in (("trace", 4 + 4 * 3), ("masked answers", 4 * 10), ("noise", 16), ("position", 16)):
         assert f"{experiment}: {questions} questions and texts for each model; mdm " in plan
     assert "in 1 process, by a few questions timed just now." in plan

@@ -36,6 +36,7 @@ PAGES = [
     "docs/how-to/add.md",
     "docs/how-to/notebooks.md",
     "docs/how-to/read-a-trace.md",
+    "docs/how-to/tap.md",
     "docs/how-to/trace-your-model.md",
 ]
 REAL = "SmolLM2"

@@ -13,7 +13,7 @@ ROLES = ("arm", "mdm", "causal-mdm")
 
 CLOSED_BOOK, GOLD = "closed-book", "gold"
 FEWEST = 12
-"""From fewer prompts of a real task no verdict follows."""
+"""From fewer prompts no verdict follows."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ WORLD = Design(
     floor="shortcut",
     slots=3,
     needle="gold",
+    fewest=FEWEST,
 )
 """The made-up world: what a twin writes is judged on descriptions, how sure it is on short answers."""
 

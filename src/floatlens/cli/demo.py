@@ -1,5 +1,8 @@
 """`floatlens demo`: published claims about attention, checked on the twins or on models and questions of your own."""
 
+import os
+import sys
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +16,10 @@ if TYPE_CHECKING:
     from floatlens.lab.units import Study
 
 TWINS = {"arm": "twin-arm", "mdm": "twin-mdm", "causal-mdm": "twin-causal-mdm"}
+TRIPLET = {"arm": "smollm2-arm", "mdm": "smollm2-mdm", "causal-mdm": "smollm2-causal-mdm"}
 DRAWS_OF_THE_WORLD, DRAWS = 1, 5
+QUESTIONS_OF_THE_TRIPLET = 12
+INTO, INTO_REAL = Path("floatlens-demo"), Path("floatlens-demo-real")
 
 
 def demo(
@@ -38,28 +44,41 @@ def demo(
     ),
     raw: bool = typer.Option(False, help="Leave the chat template out of the questions."),
     dtype: str = typer.Option(None, help="float32, bfloat16 or float16; by default that of each checkpoint."),
+    real: bool = typer.Option(
+        False,
+        "--real",
+        help="Ask the three models of the SmolLM2 triplet questions of Natural Questions, both of which come with floatlens, as the "
+        "recorded part was made. Takes hours, resumes after an interruption, and says beforehand how long it will take.",
+    ),
     questions: int = typer.Option(
         None,
         min=1,
         help="Questions per context; everything else grows with it. By default 20 of the world, which takes two cores about a minute and "
-        "a half, and 100 of --task, which takes hours.",
+        "a half, 12 with --real, and 100 of --task, which takes hours.",
     ),
     draws: int = typer.Option(
-        None, min=1, max=1000, help="Draw each random control this many times, and average per question; by default 1 in the world, else 5."
+        None,
+        min=1,
+        max=1000,
+        help="Draw each random control this many times, and average per question; by default 1 in the world and with --real, else 5.",
     ),
     processes: int = typer.Option(None, min=1, max=64, help="How many processes run models; by default one per core, at most 3."),
     into: Path = typer.Option(
-        Path("floatlens-demo"),
-        help="The folder to write. One that an earlier demo wrote is replaced if nothing was added or edited in it; any other is refused.",
+        None,
+        help="The folder to write, floatlens-demo or (with --real) floatlens-demo-real by default. One that an earlier demo wrote is "
+        "replaced if nothing was added or edited in it; any other is refused.",
     ),
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What the questions of the world and random controls are drawn from."),
     figures: bool = typer.Option(True, "--figures/--no-figures", help="Draw figures, which takes a fifth of the time."),
+    open_page: bool = typer.Option(
+        True, "--open/--no-open", help="Open the page in a browser at the end, where there is a terminal and a screen, and never in CI."
+    ),
 ) -> None:
     """Check what papers claim about attention: on three tiny models that differ only in attention mask and objective, or on your own.
 
     Traces the models, measures where they look, masks their strongest keys, asks them questions in many contexts, and judges each
-    claim by a rule that was fixed beforehand. Writes claims, tables, figures and traces into a folder. If it is interrupted, run the
-    same command again to resume.
+    claim by a rule that was fixed beforehand. Prints a table of verdicts, beside those that were recorded of real models, and writes a
+    page, claims, tables, figures and traces into a folder. If it is interrupted, run the same command again to resume.
 
     Examples:
 
@@ -67,35 +86,61 @@ def demo(
 
       floatlens demo --questions 200 --into larger
 
+      floatlens demo --real
+
       floatlens demo --mdm runs/my-mdm --into mine
 
-      floatlens demo --arm smollm2-135m --mdm runs/my-mdm --task nq --data nq-open-oracle.jsonl.gz --into nq
+      floatlens demo --arm smollm2-135m --mdm runs/my-mdm --task nq --data nq-100 --into nq
     """
     from floatlens.lab.demo import run_study
     from floatlens.lab.units import QUESTIONS_OF_A_FILE, Choice, Sizes, Study
-    from floatlens.report.claims import ONE_RUN, print_accuracies, print_claims, print_splits
+    from floatlens.report.demo_page import PAGE, write_demo_page
+    from floatlens.report.recorded import read_recorded
+    from floatlens.report.verdict_table import print_totals, print_verdicts
     from floatlens.terminal import progress_bar
 
-    console = make_console()
+    console, recorded = make_console(), read_recorded()
     given = {role: model for role, model in (("arm", arm), ("mdm", mdm), ("causal-mdm", causal_mdm)) if model is not None}
-    real = task is not None and task != "world"
     if real:
+        _refuse_beside_real(**given, task=task, data=data, corpus=corpus, infer_gold=infer_gold)
+        given, task, data = TRIPLET, "nq", "nq-100"
+        questions, draws = questions or QUESTIONS_OF_THE_TRIPLET, draws or DRAWS_OF_THE_WORLD
+    into = into or (INTO_REAL if real else INTO)
+    if task is not None and task != "world":
         _refuse_missing_models(given, task)
         count = questions or QUESTIONS_OF_A_FILE
-        chat = False if raw else None
         found = None if corpus is None else str(corpus)
-        choice = Choice(task, count, data, found, infer_gold, order or "left-to-right", chat, dtype)
+        choice = Choice(task, count, data, found, infer_gold, order or "left-to-right", False if raw else None, dtype)
         study = Study(given, choice, Sizes(count, real=True), draws or DRAWS, seed, figures)
     else:
         _refuse_options_of_questions(data=data, corpus=corpus, infer_gold=infer_gold, order=order, raw=raw)
         sizes = Sizes() if questions is None else Sizes(questions)
         study = Study({**TWINS, **given}, Choice(most=sizes.questions, dtype=dtype), sizes, draws or DRAWS_OF_THE_WORLD, seed, figures)
     findings = run_study(study, into, progress_bar, processes=processes, tell=lambda sentence: say(console, sentence))
-    print_accuracies(console, findings)
-    print_claims(console, findings)
-    print_splits(console, findings)
-    console.print(f"{_counts(study, findings.about)} {ONE_RUN}")
-    say(console, f"Open {into}/claims.md for all numbers and rules, {into}/README.md for what else was written.")
+    print_verdicts(console, findings, recorded)
+    print_totals(console, findings, recorded, _counts(study, findings.about))
+    say(console, f"{into}/claims.md has all numbers, intervals and rules, accuracies, and mask or objective.")
+    size, page = write_demo_page(into, recorded), into / PAGE
+    opened = open_page and has_a_screen() and webbrowser.open(page.absolute().as_uri())
+    say(console, f"Wrote {page} ({size / 1e6:.1f} MB){', which opens now.' if opened else '. Open it in a browser.'}")
+
+
+def has_a_screen() -> bool:
+    """Whether a browser that is opened now would be seen: somebody sits at a terminal of this machine, and nothing runs in CI."""
+    if os.environ.get("CI") or not sys.stdout.isatty():
+        return False
+    if sys.platform in ("darwin", "win32"):
+        return "SSH_CONNECTION" not in os.environ
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _refuse_beside_real(**options: object) -> None:
+    for name, value in options.items():
+        if value:
+            raise Refusal(
+                f"--real asks the SmolLM2 triplet the questions that come with floatlens, and --{name.replace('_', '-')} chooses others. "
+                "Leave --real out to ask models and questions of your own."
+            )
 
 
 def _refuse_missing_models(given: dict[str, str], task: str) -> None:

@@ -1,9 +1,8 @@
-"""The findings of a demo: in the terminal, as a page of Markdown, for programs, and as figures.
+"""The findings of a demo: as a page of Markdown, for programs, and as figures (`verdict_table.py` prints them in short).
 
-In the terminal every claim has its verdict and its numbers, each with its interval and the null or control to compare it with; then
-come a table of differences, split into objective and mask, and a table of accuracies with their shortcut. The page also has masking,
-condition by condition, and all rules. For programs there are one JSON with everything and one CSV with a line per number; what does
-not exist is null, or empty.
+On the page every claim has its verdict and its numbers, each with its interval and the null or control to compare it with; then come
+a table of differences, split into objective and mask, masking, condition by condition, a table of accuracies with their shortcut, and
+all rules. For programs there are one JSON with everything and one CSV with a line per number; what does not exist is null, or empty.
 
 The figures are those of each model's trace, masking against its controls and, for all models together, absorption and the context
 curves. A figure that cannot be drawn is left out, and `left_out-....txt` in the same folder says why.
@@ -13,7 +12,6 @@ import csv
 import io
 import json
 import math
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -22,8 +20,6 @@ from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.text import Text
 
 from floatlens.claims.design import Design
 from floatlens.claims.evidence import Evidence
@@ -33,7 +29,7 @@ from floatlens.claims.verdicts import Estimate, Part, Verdict, outcome_of
 from floatlens.errors import Refusal
 from floatlens.report import figures
 from floatlens.report.figures.contexts import context_curves
-from floatlens.report.tables import Column, note_mark, number, print_fitting, print_notes, with_interval
+from floatlens.report.tables import number, with_interval
 from floatlens.terminal import counted
 from floatlens.trace.trace import Trace
 
@@ -41,7 +37,6 @@ ONE_RUN = (
     "Each model was trained once: intervals are over prompts, not over trainings. Another training could differ by more than the "
     "intervals say."
 )
-STYLES = {"holds": "green", "fails": "red", "inconclusive": "yellow", "not asked": "yellow"}
 DAMAGE = (
     "Damage is the outcome of the unedited model minus that of the masked one; damage per removed attention divides it by the share "
     "of attention that was removed."
@@ -52,65 +47,6 @@ SHORTCUT = "; shortcut: what ignoring the person scores"
 SPLIT_HEADINGS = ("quantity", "ARM - MDM", "objective", "mask", "follows")
 MASKING_HEADINGS = ("experiment", "model", "keys", "masked", "outcome", "removed", "damage", "damage per removed attention")
 CLAIM_HEADINGS = ("claim", "paper", "verdict", "number", "value", "95 % interval", "null or control", "n")
-
-
-def print_claims(console: Console, findings: Findings) -> None:
-    """Print every claim with its verdict, and below it its numbers, one per line. Lines break between words and between numbers."""
-    for verdict in findings.verdicts:
-        outcome = f"{verdict.outcome:<14}"
-        words = f"{verdict.claim.statement} ({verdict.claim.paper})".split()
-        first, *others = _wrapped(words, " ", console.width - len(outcome))
-        console.print(Text.assemble((outcome, STYLES[verdict.outcome]), (first, "bold")), highlight=False)
-        for line in others:
-            console.print(Text(" " * len(outcome) + line, style="bold"), highlight=False)
-        for line in verdict_in_lines(verdict):
-            first, *others = _wrapped(line, "; ", console.width - 4)
-            console.print(Text("\n".join([f"  {first}", *(f"    {further}" for further in others)])), highlight=False)
-    console.print()
-
-
-def verdict_in_lines(verdict: Verdict) -> list[list[str]]:
-    """A line per number of a claim, in pieces: the number, what to compare it with, on how many prompts it rests, and its own verdict.
-
-    Where all numbers have the same verdict for the same reason, that is the claim's, and the reason is a line of its own.
-
-    Examples
-    --------
-    >>> from floatlens.claims.verdicts import Claim, judge
-    >>> part = Part("share of the strongest key", Estimate(8.2, 7.1, 9.0, 40), "above", 8.0, 11.9, "MDM", "%")
-    >>> claim = Claim("sink", "a paper", "There is a sink.", "the share of the strongest key lies above 8 %")
-    >>> for line in verdict_in_lines(judge(claim, [part])):
-    ...     print("; ".join(line))
-    share of the strongest key: 8.20 % [7.10, 9.00]; MDM: 11.9 %; n = 40
-    inconclusive: the interval includes the threshold
-    """
-    outcomes = [outcome_of(part) for part in verdict.parts]
-    alike = len(set(outcomes)) == 1
-    lines = []
-    for part, (outcome, reason) in zip(verdict.parts, outcomes, strict=True):
-        value, interval, beside, prompts = _numbers(part)
-        pieces = [f"{part.says}: {value}" if interval == "-" else f"{part.says}: {value} {interval}", beside, f"n = {prompts}"]
-        lines.append([piece for piece in pieces if piece != "-"] + ([] if alike else [_with_reason(outcome, reason)]))
-    return [*lines, [f"{verdict.outcome}: {verdict.reason}"]] if alike and verdict.reason else lines
-
-
-def print_splits(console: Console, findings: Findings) -> None:
-    """Print every difference between ARM and MDM, with what it follows."""
-    notes: list[str] = []
-    rows = [
-        (split.quantity, *map(_estimate, (split.whole, split.objective, split.mask)), split.follows + note_mark(split.reason, notes))
-        for split in findings.splits
-    ]
-    print_fitting(console, [(SPLIT, _columns(SPLIT_HEADINGS, rows))])
-    print_notes(console, notes)
-    console.print()
-
-
-def print_accuracies(console: Console, findings: Findings) -> None:
-    """Print how often each model is right in every context, with the shortcut for comparison where the task has one."""
-    headings, rows = _accuracy_table(findings)
-    rows = [[context.replace(",", ", ").replace(",  ", ", "), *numbers] for context, *numbers in rows]
-    print_fitting(console, [(_about_accuracy(headings), _columns(headings, rows))])
 
 
 def claims_markdown(findings: Findings) -> str:
@@ -149,7 +85,7 @@ def claims_markdown(findings: Findings) -> str:
             f"\n## Accuracy\n\n{_about_accuracy(headings)}\n",
             *_markdown(headings, accuracies),
             "\n## The rules\n",
-            *(f"- *{verdict.claim.statement}* holds if {verdict.claim.rule}." for verdict in findings.verdicts),
+            *(f"- `{verdict.claim.name}`: *{verdict.claim.statement}* holds if {verdict.claim.rule}." for verdict in findings.verdicts),
             "",
         ]
     )
@@ -172,23 +108,6 @@ def _about_accuracy(headings: Sequence[str]) -> str:
 
 def _estimate(estimate: Estimate) -> str:
     return with_interval(estimate.value, estimate.low, estimate.high)
-
-
-def _columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Column]:
-    cells = list(zip(*rows, strict=True)) or [()] * len(headings)
-    return [Column(heading, own, right=heading in ("shortcut", "n")) for heading, own in zip(headings, cells, strict=True)]
-
-
-def _wrapped(pieces: Sequence[str], separator: str, width: int) -> list[str]:
-    """Pieces joined by a separator, on lines of at most that width; a piece is broken, between words, only if it is wider than a line."""
-    lines = [""]
-    for place, piece in enumerate(pieces):
-        text = piece + separator.rstrip() if place + 1 < len(pieces) else piece
-        if lines[-1] and len(lines[-1]) + 1 + len(text) > width:
-            lines.append("")
-        lines[-1] += " " * bool(lines[-1]) + text
-        lines[-1:] = textwrap.wrap(lines[-1], max(width, 1), break_on_hyphens=False)
-    return lines
 
 
 def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

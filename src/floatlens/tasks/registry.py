@@ -6,8 +6,8 @@
 | `nq`, `gsm8k`, ... (`PUBLISHED`) | a file (`--data FILE`), or a published name in a folder (`--data FOLDER`, `FLOATLENS_QA_DATA`) |
 | `plain`, `kilt`, ... (`floatlens.tasks.readers`) | a file in that format |
 
-floatlens brings none of the published files. What a file holds is told from its first record, so a file in another format under a
-published name is read as well.
+One set of questions comes with floatlens, 100 of Natural Questions (`--data nq-100`), and none of the published files. What a file holds
+is told from its first record, so a file in another format under a published name is read as well.
 
 Decided here: passages come from a corpus where one is given. Where all questions of a file come with their gold passages and nothing else,
 and a context needs more, they are found among the gold passages of all questions, as the published Lost-in-the-Middle sets have it;
@@ -62,6 +62,10 @@ PUBLISHED = {
 }
 """Data sets, and the names their files are published under."""
 
+BROUGHT_ALONG = " `nq-100` stands for a hundred questions that come with floatlens."
+BUNDLED = {"nq-100": "nq-100-questions.jsonl.gz"}
+"""Questions that come with floatlens, by the name that stands for their file (src/floatlens/tasks/questions)."""
+
 
 def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
     """The file of a task: the one that is given, or the published one in a folder.
@@ -71,10 +75,13 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
     name
         A task.
     data
-        A file, a folder, or a name on the hub ("hf:..."); by default the folder that `FLOATLENS_QA_DATA` names.
+        A file, a folder, a name on the hub ("hf:..."), or `nq-100` for the questions that come with floatlens; by default the folder
+        that `FLOATLENS_QA_DATA` names.
 
     Examples
     --------
+    >>> Path(find_data("nq", "nq-100")).name
+    'nq-100-questions.jsonl.gz'
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> (folder / "HumanEval.jsonl").touch()
@@ -86,11 +93,13 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
         names = f" ({' or '.join(PUBLISHED[name])})" if name in PUBLISHED else ""
         raise Refusal(
             f"The task {name} is read from a file{names}, and none is given. Give the file or its folder, "
-            f"or name the folder in {FOLDER_VARIABLE}."
+            f"or name the folder in {FOLDER_VARIABLE}.{BROUGHT_ALONG * (name == 'nq')}"
         )
     if os.fspath(given).startswith(HUB):
         return os.fspath(given)
     place = Path(given).expanduser()
+    if os.fspath(given) in BUNDLED and not place.exists():
+        return str(Path(__file__).parent / "questions" / BUNDLED[os.fspath(given)])
     if not place.is_dir():
         return str(place)
     if name not in PUBLISHED:

@@ -48,6 +48,8 @@ class Sources:
     """Answers."""
     training: dict[str, pl.DataFrame] = field(default_factory=dict)
     """Curves."""
+    runs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """For files of claims: the name of the run in which each role can be seen."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     claims: dict[str, Path] = {}
     tables: dict[str, pl.DataFrame] = {}
     training: dict[str, pl.DataFrame] = {}
+    of_demo: dict[str, dict[str, int]] = {}
     for path in paths:
         given = os.fspath(path)
         place = Path(given)
@@ -76,7 +79,9 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             claims[place.name] = place / "claims.json"
             if (place / "tables" / "answers.parquet").is_file():
                 tables[place.name] = pl.read_parquet(place / "tables" / "answers.parquet")
-            traces += [(folder.stem, open_trace(folder)) for folder in sorted((place / "traces").glob("*.zarr"), key=_diffusion_first)]
+            folders = sorted((place / "traces").glob("*.zarr"), key=_diffusion_first)
+            of_demo[place.name] = {folder.stem: len(traces) + number for number, folder in enumerate(folders)}
+            traces += [(folder.stem, open_trace(folder)) for folder in folders]
         elif "://" not in given and (place / "results.parquet").is_file():
             _refuse_damaged(place)
             tables[place.name] = pl.read_parquet(place / "results.parquet")
@@ -89,7 +94,10 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             )
         else:
             traces.append((last_part(given), open_trace(given)))
-    return Sources(with_different_names(traces), claims, tables, training)
+    named = with_different_names(traces)
+    names = list(named)
+    runs = {source: {role: names[number] for role, number in numbers.items()} for source, numbers in of_demo.items()}
+    return Sources(named, claims, tables, training, runs)
 
 
 def _diffusion_first(folder: Path) -> tuple[int, str]:
@@ -147,7 +155,7 @@ def write_page(sink: Sink, sources: Sources, choices: Choices, *, room: Room = N
                     _write_sample(sink, path, trace, number, data, arrays_of(data, choices.rule, eps, advance), room is not None)
                 )
             page.runs.append(_run(name, trace, choices.rule, eps, documents))
-        page.claims.extend(read_claims(file, name) for name, file in sources.claims.items())
+        page.claims.extend(read_claims(file, name, sources.runs.get(name)) for name, file in sources.claims.items())
         left_out: dict[str, str] = {}
         for name, table in sources.tables.items():
             documents, missing = evaluations_of(sink, table, name, len(page.evaluations))

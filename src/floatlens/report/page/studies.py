@@ -44,19 +44,19 @@ SHOWN_FIRST = ("noise", "position", "layout", "known people", "masked answers", 
 """The order of a demo's experiments; others follow."""
 
 
-def read_claims(file: Path, source: str) -> ClaimsDocument:
-    """The claims of a demo, from its claims.json."""
+def read_claims(file: Path, source: str, runs: Mapping[str, str] | None = None) -> ClaimsDocument:
+    """The claims of a demo, from its claims.json. `runs`: the runs of the page that show them, by role; the roles by default."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         models = {str(role): str(model) for role, model in document["about"].get("models", {}).items()}
-        claims = [_claim(claim, models) for claim in document["claims"]]
+        claims = [_claim(claim, {role: role for role in models} if runs is None else runs) for claim in document["claims"]]
         about = {str(name): str(value) for name, value in document["about"].items() if not isinstance(value, dict)}
         return ClaimsDocument(source, str(document.get("caution", "")), list(models.values()), about, claims)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{file} cannot be read as the claims of a demo ({type(error).__name__}: {error}). Run the demo again.") from None
 
 
-def _claim(claim: Mapping[str, Any], models: Mapping[str, str]) -> ClaimDocument:
+def _claim(claim: Mapping[str, Any], runs: Mapping[str, str]) -> ClaimDocument:
     numbers = [
         Number(
             says=str(number["says"]),
@@ -75,7 +75,7 @@ def _claim(claim: Mapping[str, Any], models: Mapping[str, str]) -> ClaimDocument
     texts = {name: str(claim[name]) for name in ("name", "paper", "statement", "rule", "verdict", "reason")}
     words = f" {claim['statement']} "
     role = "arm" if " ARM" in words and " MDM" not in words else "mdm"
-    return ClaimDocument(**texts, numbers=numbers, view=SEEN_IN.get(claim["name"], "contexts"), models=[role] if role in models else [])
+    return ClaimDocument(**texts, numbers=numbers, view=SEEN_IN.get(claim["name"], "contexts"), models=[runs[role]] if role in runs else [])
 
 
 def _number(value: Any) -> float | None:
