@@ -1,4 +1,4 @@
-"""The widget in a real JupyterLab: a cell shows a trace, the scrubber works, and nothing leaves the machine."""
+"""The widget in a real JupyterLab: a cell shows a trace, slider and keys work, and nothing leaves the machine."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from browser.browsing import opened
+from browser.browsing import Opened, opened
 from floatlens.trace.trace import Trace
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: pip install 'floatlens[notebook]' to run the test in a notebook")
@@ -63,6 +63,27 @@ def _address(server: subprocess.Popen[bytes], home: Path) -> str:
     pytest.fail(f"JupyterLab did not start:\n{(home / 'log').read_text()[-2000:]}")
 
 
+@pytest.fixture
+def cell(browser: Any, laboratory: str) -> Iterator[Opened]:
+    """The notebook, after its cell has run."""
+    with opened(browser, laboratory, wait_for=".jp-Cell .cm-content") as seen:
+        seen.page.set_default_timeout(1000 * STARTS_WITHIN)  # a kernel starts and imports floatlens meanwhile
+        seen.page.wait_for_function("() => document.querySelector('#jp-main-statusbar')?.innerText.includes('| Idle')")
+        seen.page.click(".jp-Cell .cm-content")
+        seen.page.keyboard.press("Control+Enter")
+        seen.page.wait_for_function("() => document.querySelector('.jp-InputPrompt').textContent !== '[ ]:'")
+        seen.page.wait_for_selector(".jp-OutputArea .floatlens .token")
+        seen.page.set_default_timeout(60_000)
+        yield seen
+
+
+def wait_for_cursor(page: Any, *words: str) -> None:
+    """Until the line above the text says all of them, such as `step 3` and `layer 2`."""
+    page.wait_for_function(
+        "(words) => words.every((own) => document.querySelector('.floatlens .panel-head p').textContent.includes(own))", arg=words
+    )
+
+
 def test_a_cell_shows_a_trace_whose_scrubber_works_and_nothing_leaves_the_machine(browser: Any, laboratory: str) -> None:
     host = laboratory.partition("lab/tree")[0]
     with opened(browser, laboratory, wait_for=".jp-Cell .cm-content") as seen:
@@ -90,3 +111,62 @@ def test_a_cell_shows_a_trace_whose_scrubber_works_and_nothing_leaves_the_machin
         assert [url for url in seen.requests if not url.startswith((host, "data:", "blob:"))] == []
         assert [url for url in sockets if not url.startswith(host.replace("http:", "ws:"))] == []
         assert errors == []
+
+
+def test_keys_pressed_in_the_widget_move_its_cursor_and_never_reach_the_notebook(cell: Opened) -> None:
+    press, page = cell.page.keyboard.press, cell.page
+    wait_for_cursor(page, "step 2", "layer 3", "mean over heads")
+    for place in (".panel-head h2", ".token >> nth=3", ".dock input[type=range]"):
+        page.click(f".floatlens {place}")
+        press("Home")
+        wait_for_cursor(page, "step 0")
+        press("ArrowRight")
+        wait_for_cursor(page, "step 1")
+        press("ArrowRight")
+        wait_for_cursor(page, "step 2")
+        press("ArrowLeft")
+        wait_for_cursor(page, "step 1", "layer 3")
+        press("ArrowUp")
+        wait_for_cursor(page, "layer 2", "mean over heads")
+        press("ArrowDown")
+        wait_for_cursor(page, "layer 3")
+        press("]")
+        wait_for_cursor(page, "head 0")
+        press("[")
+        wait_for_cursor(page, "mean over heads")
+    press("d")  # twice, JupyterLab deletes a cell; b inserts one, and Enter edits it
+    press("d")
+    press("b")
+    press("/")
+    page.wait_for_selector(".floatlens .search input:focus")
+    page.keyboard.type("Rome")
+    press("Enter")
+    page.wait_for_selector(".floatlens .token.pinned >> text=Rome")
+    press("Escape")
+    page.wait_for_selector(".floatlens .search", state="detached")
+    press("End")
+    wait_for_cursor(page, "step 5")
+    assert page.locator(".jp-Notebook .jp-Cell").count() == 1
+    assert "jp-mod-commandMode" in page.get_attribute(".jp-Notebook", "class")
+
+
+def test_keys_of_the_notebook_with_control_still_reach_it(cell: Opened) -> None:
+    before = cell.page.inner_text(".jp-Cell .jp-InputPrompt")
+    cell.page.click(".floatlens .panel-head h2")
+    cell.page.keyboard.press("Control+Enter")  # runs the cell again
+    cell.page.set_default_timeout(1000 * STARTS_WITHIN)
+    cell.page.wait_for_function(
+        "(before) => ![before, '[ ]:', '[*]:'].includes(document.querySelector('.jp-Cell .jp-InputPrompt').textContent)", arg=before
+    )
+
+
+def test_what_is_hovered_stands_beside_the_token_and_in_one_line_each(cell: Opened) -> None:
+    token = cell.page.locator(".floatlens .token").nth(8)
+    token.hover()
+    said = cell.lines()
+    assert said["position"] == "8"
+    place, box = token.bounding_box(), cell.page.locator(".floatlens .hover").bounding_box()
+    assert 0 < box["x"] - place["x"] < 60
+    assert 0 < box["y"] - place["y"] - place["height"] < 30
+    heights = [term.bounding_box()["height"] for term in cell.page.locator(".floatlens .hover dt").all()]
+    assert max(heights) < 25

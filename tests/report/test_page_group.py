@@ -9,6 +9,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from zarr.core.buffer import Buffer, cpu
 
 import floatlens as fl
 from floatlens.errors import Refusal
@@ -91,6 +92,37 @@ def test_in_one_file_values_per_head_are_rounded_to_what_fits_and_left_out_where
         ways.append((how.step, how.floor))
     assert len(ways) == 2
     assert ways[0] < ways[1]
+
+
+def test_full_patterns_are_exact_or_rounded_as_there_is_room_and_their_absence_is_explained() -> None:
+    prompt = "Ben Reed lives in Rome.\nWhere does Ben Reed live?"
+    trace = fl.load("twin-arm").trace([prompt], gen_length=4, patterns=[(2, 1), (0, 3)], progress=False)
+    exact = trace.sample(0)["pattern"].values
+    for room, kept in ((1e6, "exact"), (2_500, "rounded"), (100, "none")):
+        sink = InMemory()
+        page = write_page(sink, Sources({"arm": trace}), Choices(), room=lambda room=room: room, progress=False)
+        document = page.runs[0].samples[0]
+        assert ("pattern" in document.arrays) == (kept != "none")
+        if kept == "none":
+            assert "--folder" in document.skipped["patterns"]
+            continue
+        bytes_of = sum(len(content) for key, content in sink.files.items() if key.startswith("runs/0/0/pattern/"))
+        assert bytes_of <= room / 2
+        stored = zarr.open_group(zarr.storage.MemoryStore(_in_zarr(sink)), mode="r")["runs/0/0/pattern"]
+        assert isinstance(stored, zarr.Array)
+        how = stored.attrs.asdict().get("quantised")
+        assert (how is None) == (kept == "exact")
+        if how is None:
+            np.testing.assert_array_equal(np.asarray(stored[...]), exact)
+        else:
+            shown = from_levels(np.asarray(stored[...]), Quantised(**how))
+            np.testing.assert_array_equal(np.isnan(shown), np.isnan(exact))
+            seen = exact > 2**-15
+            assert np.abs(np.log2(shown[seen] / exact[seen])).max() <= 1 / 16 + 1e-6
+
+
+def _in_zarr(sink: InMemory) -> dict[str, Buffer]:
+    return {key: cpu.Buffer.from_bytes(content) for key, content in sink.files.items()}
 
 
 @given(arrays(np.float64, 30, elements=st.floats(0, 1e4)), st.sampled_from([0.125, 0.25, 0.5, 1.0]))

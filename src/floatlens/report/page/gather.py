@@ -23,8 +23,8 @@ from floatlens.anchor_rules import refuse_unknown_rule
 from floatlens.errors import Refusal
 from floatlens.folders import damage, read_manifest
 from floatlens.measures.inputs import prompt_of
-from floatlens.report.page.group import Sink, write_array, write_group
-from floatlens.report.page.quantise import WEIGHT, as_levels, fitting_way, weights_as_levels
+from floatlens.report.page.group import InMemory, Sink, write_array, write_group
+from floatlens.report.page.quantise import PATTERN, WEIGHT, as_levels, fitting_way, weights_as_levels
 from floatlens.report.page.sample import PARTS, SampleArrays, arrays_of, lift_by_head
 from floatlens.report.page.schema import PAGE_VERSION, PageDocument, RunDocument, SampleDocument
 from floatlens.report.page.studies import evaluations_of, read_claims
@@ -34,6 +34,7 @@ from floatlens.trace.trace import Trace, open_trace
 
 IN_MEMORY = 1 << 29  # bytes: smaller samples are read once
 DID_NOT_FIT = "Values per head and key did not fit into a single file. Use `floatlens view`, or `floatlens report --folder`."
+PATTERN_DID_NOT_FIT = "The full patterns did not fit into a single file. Use `floatlens view`, or `floatlens report --folder`."
 NO_HEADS = "The trace kept only means over heads. Record it with detail={'mass': 'head'} (--detail mass=head)."
 
 
@@ -223,8 +224,17 @@ def _title(trace: Trace, number: int, data: xr.Dataset) -> str:
 
 
 def _write_heads(sink: Sink, document: SampleDocument, data: xr.Dataset, room: float | None) -> SampleDocument:
-    """Write lift by head, and full patterns where they were recorded: as they are, or in as many bytes as there is room for."""
+    """Write full patterns where they were recorded, and lift by head: as they are, or in as many bytes as there is room for."""
     skipped, arrays = dict(document.skipped), list(document.arrays)
+    if "pattern" in data:
+        files = _pattern(document.path, data["pattern"].values.astype(np.float32), room)
+        for key, content in files.items():
+            sink.put(key, content)
+            room = None if room is None else room - len(content)
+        if files:
+            arrays.append("pattern")
+        else:
+            skipped["patterns"] = PATTERN_DID_NOT_FIT
     values = lift_by_head(data)
     how = None if values is None or room is None else fitting_way(values, room)
     if values is None:
@@ -234,13 +244,20 @@ def _write_heads(sink: Sink, document: SampleDocument, data: xr.Dataset, room: f
     else:
         write_array(sink, document.path, "lift_by_head", values if how is None else as_levels(values, how), how, packed=how is not None)
         arrays.append("lift_by_head")
-    if "pattern" in data:
-        if room is not None and data["pattern"].nbytes > room / 4:
-            skipped["patterns"] = DID_NOT_FIT
-        else:
-            write_array(sink, document.path, "pattern", data["pattern"].values.astype(np.float32))
-            arrays.append("pattern")
     return replace(document, skipped=skipped, arrays=arrays)
+
+
+def _pattern(path: str, weights: np.ndarray, room: float | None) -> dict[str, bytes]:
+    """The files of full patterns: exact or, where that takes more than half of the room, in one byte each; none if that does, too."""
+    for how in (None, PATTERN):
+        values = weights if how is None else as_levels(weights, how)
+        if room is not None and values.nbytes > 20 * room:
+            continue  # it never becomes so much smaller
+        packed = InMemory()
+        write_array(packed, path, "pattern", values, how)
+        if room is None or packed.bytes <= room / 2:
+            return packed.files
+    return {}
 
 
 def _run(name: str, trace: Trace, rule: str, eps: float, samples: list[SampleDocument]) -> RunDocument:

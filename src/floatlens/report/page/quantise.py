@@ -17,6 +17,8 @@ WAYS = tuple(
 )
 """From the finest to the coarsest. What lies below a fair share is given up before what lies above it."""
 WEIGHT = Quantised("linear", 1 / 250, 0.0)
+PATTERN = Quantised("log2", 1 / 8, -16.0)
+"""Of full patterns: down to a weight of .00002, which no row shows beside its others."""
 
 
 def as_levels(lift: np.ndarray, how: Quantised) -> np.ndarray:
