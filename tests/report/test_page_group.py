@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_full_patterns_are_exact_or_rounded_as_there_is_room_and_their_absence_i
         assert bytes_of <= room / 2
         stored = zarr.open_group(zarr.storage.MemoryStore(_in_zarr(sink)), mode="r")["runs/0/0/pattern"]
         assert isinstance(stored, zarr.Array)
-        how = stored.attrs.asdict().get("quantised")
+        how: Any = stored.attrs.asdict().get("quantised")
         assert (how is None) == (kept == "exact")
         if how is None:
             np.testing.assert_array_equal(np.asarray(stored[...]), exact)

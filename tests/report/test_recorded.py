@@ -112,7 +112,9 @@ def test_where_twins_and_real_models_disagree_the_table_says_so(recorded: Record
 
 
 def test_the_page_shows_both_and_each_claim_leads_to_a_run_of_its_own(recorded: Recorded, tmp_path: Path) -> None:
-    demo = write_demo(tmp_path / "demo", as_published().evidence())
+    evidence = as_published().evidence()
+    demo = write_demo(tmp_path / "demo", evidence, findings_of(evidence))
+    (demo / "traces").mkdir()
     lm = fl.load("twin-mdm")
     lm.trace(["Ben Reed lives in Rome.", "Where?"], gen_length=2, steps=2, detail="light", progress=False).save(
         demo / "traces" / "mdm.zarr"
