@@ -8,14 +8,13 @@ from typing import Any
 
 import psutil
 import pytest
-from small_studies import STUDY, UNITS, InlineEngine, plan_of, tables_of
+from small_studies import TWO_MODELS, UNITS, InlineEngine, plan_of, tables_of
 
 from floatlens.study.engine import Outcome, Queue, ReportOf, unheard
 from floatlens.study.running import run_study
 from floatlens.study.store import open_store
 
 pytestmark = pytest.mark.ray
-TWO = STUDY.replace('name = "twin-arm"', 'name = "twin-arm"\n\n[[models]]\nname = "twin-mdm"')
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_a_cluster_that_loses_a_node_and_gains_one_gives_the_tables_of_one_proce
     from floatlens.study.ray_engine import RayEngine
 
     made, nodes = cluster
-    plan = plan_of(TWO)
+    plan = plan_of(TWO_MODELS)
     store = open_store(tmp_path / "ray", new=True)
     engine = RayEngine(plan, store)
     assert engine.workers == 2
