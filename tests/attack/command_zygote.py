@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from forked_command import exit_code, start
 
 import floatlens.lab.runs as runs
 import floatlens.study.one_model as one_model
-from floatlens.cli import run
 from floatlens.models.loading import load
 from floatlens.study.sealed import unseal
 from floatlens.study.store import FolderStore
@@ -38,13 +38,8 @@ def noting(log: Path, line: Callable[..., str], function: Callable[..., Any]) ->
     return noted
 
 
-def start(words: list[str], folder: str, log: Path, said: str) -> int:
-    """Run a command in a fork; its process number."""
-    if child := os.fork():
-        return child
-    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+def prepare(folder: str, log: Path) -> None:
+    """In a fork: go to its folder, and note what is finished."""
     os.chdir(folder)
     for place, name, note in (
         (one_model, "_ask", lambda lm, samples, condition, *_: f"asked {condition.name}"),
@@ -53,17 +48,6 @@ def start(words: list[str], folder: str, log: Path, said: str) -> int:
         (runs, "save_state", lambda path, model, optimizer, standing: f"saved {standing.done}"),
     ):
         setattr(place, name, noting(log, note, getattr(place, name)))
-    sys.argv = ["floatlens", *words]
-    code: Any = 1
-    try:
-        run()
-    except SystemExit as ended:
-        code = ended.code or 0
-    except BaseException as error:
-        print(f"Traceback: {error!r}", flush=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def serve() -> None:
@@ -74,9 +58,9 @@ def serve() -> None:
     for line in sys.stdin:
         told = json.loads(line)
         if "run" in told:
-            print(start(told["run"], told["in"], Path(told["log"]), told["said"]), flush=True)
+            print(start(told["run"], told["said"], functools.partial(prepare, told["in"], Path(told["log"]))), flush=True)
         else:
-            print(os.waitstatus_to_exitcode(os.waitpid(told["wait"], 0)[1]), flush=True)
+            print(exit_code(told["wait"]), flush=True)
 
 
 if __name__ == "__main__":

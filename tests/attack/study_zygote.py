@@ -6,41 +6,24 @@ processes that live.
 """
 
 import json
-import os
 import sys
 from multiprocessing import forkserver, get_context
 from typing import Any
 
 import psutil
 import torch
+from forked_command import exit_code, start
 
 import floatlens.study.running
 import floatlens.study.settling
-from floatlens.cli import run
 from floatlens.models.loading import load
 
 SERVER: Any = forkserver._forkserver  # type: ignore[attr-defined]  # the module keeps its one server private
 
 
-def start(words: list[str], said: str) -> int:
-    """Run a command in a fork; its process number."""
-    if child := os.fork():
-        return child
-    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    SERVER.ensure_running = lambda: None  # it is the server of this process's parent, and runs
-    sys.argv = ["floatlens", *words]
-    code: Any = 1
-    try:
-        run()
-    except SystemExit as ended:
-        code = ended.code or 0
-    except BaseException as error:
-        print(f"Traceback: {error!r}", flush=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+def use_our_server() -> None:
+    """In a fork: workers come from the server of this process's parent, which runs."""
+    SERVER.ensure_running = lambda: None
 
 
 def serve() -> None:
@@ -54,11 +37,11 @@ def serve() -> None:
     for line in sys.stdin:
         told = json.loads(line)
         if "run" in told:
-            answer: Any = start(told["run"], told["said"])
+            answer: Any = start(told["run"], told["said"], use_our_server)
         elif "workers" in told:
             answer = [worker.pid for worker in psutil.Process(SERVER._forkserver_pid).children(recursive=True)]
         else:
-            answer = os.waitstatus_to_exitcode(os.waitpid(told["wait"], 0)[1])
+            answer = exit_code(told["wait"])
         print(json.dumps(answer), flush=True)
 
 

@@ -21,39 +21,20 @@ from typing import Any
 import psutil
 import pytest
 from attack_size import tries
+from small_studies import TWO_MODELS
 
 from floatlens.study.sealed import unseal
 from floatlens.study.store import open_store
 from floatlens.study.verifying import verify_study
 
-STUDY = """
-name = "killed"
-contexts = ["closed-book", "position:1/2"]
-interventions = ["mask-anchors:1"]
-draws = 1
-brackets = false
-likelihood = false
-
-[[models]]
-name = "twin-arm"
-
-[[models]]
-name = "twin-mdm"
-
-[[tasks]]
-task = "world"
-samples = 4
-
+MORE = """
 [traces]
 samples = 1
 contexts = ["closed-book"]
 detail = "light"
 measures = ["on the first token"]
-
-[run]
-shard = 1
-device = "cpu"
 """
+STUDY = TWO_MODELS.replace("samples = 3", "samples = 4").replace("shard = 2", "shard = 1").replace("[run]", f"{MORE}\n[run]")
 UNITS = 2 * (2 * 4 * 4 + 1)
 TABLES = ("results", "summary", "measurements", "measures", "traces")
 

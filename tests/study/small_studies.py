@@ -31,6 +31,7 @@ samples = 3
 shard = 2
 device = "cpu"
 """
+TWO_MODELS = STUDY.replace('name = "twin-arm"', 'name = "twin-arm"\n\n[[models]]\nname = "twin-mdm"')
 UNITS = 16  # two contexts; unedited, edited and under two controls; shards of two samples and of one
 
 

@@ -11,7 +11,6 @@ drawn to see).
 
 import json
 import reprlib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.resources import files
@@ -27,6 +26,7 @@ from floatlens.errors import Refusal
 from floatlens.lab.initial_weights import Start
 from floatlens.lab.scores import SCORES
 from floatlens.lab.sequences import BUILDERS, LONGEST, Shape, make_batch
+from floatlens.study.toml_lines import parse_toml
 from floatlens.tasks.world.people import World, make_world
 
 EXAMPLE = "floatlens/lab/twins.toml in the package"
@@ -197,11 +197,7 @@ def read_recipe(path: str | PathLike[str]) -> Recipe:
     file = Path(path)
     if "\0" in str(file) or not file.is_file():
         raise Refusal(f"There is no recipe {file}. Write one like that of the bundled twins: {EXAMPLE}.")
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number of too many digits, too deep a nesting
-        raise Refusal(f"{file} is not TOML: {error}. Compare it with {EXAMPLE}.") from None
-    return recipe_of(table, str(file))
+    return recipe_of(parse_toml(file.read_bytes(), str(file), f"Compare it with {EXAMPLE}."), str(file))
 
 
 def bundled_recipe(name: str = "twins") -> Recipe:

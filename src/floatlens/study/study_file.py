@@ -9,7 +9,6 @@ asks nothing.
 """
 
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
@@ -25,7 +24,7 @@ from floatlens.errors import Refusal, bounds_in_words, shown, suggestion
 from floatlens.interventions.wording import from_text
 from floatlens.measures.catalogue import CATALOGUE
 from floatlens.seeds import LARGEST_SEED
-from floatlens.study.toml_lines import line_of
+from floatlens.study.toml_lines import line_of, parse_toml
 from floatlens.tasks.conditions import DRAWS, condition_of
 from floatlens.tasks.likelihood import DRAWS as MASK_SETS
 from floatlens.tasks.registry import TASKS
@@ -216,11 +215,11 @@ def parse_study(text: str, where: str) -> StudyFile:
 world-closed, world-two-hop, world-description, nq, triviaqa, ms-marco, hotpotqa, trex, squad, rgb, key-value, poisonedrag, gsm8k, \
 humaneval, ...
     """
+    table = parse_toml(text, where, "Correct it there.")
     try:
-        table = tomllib.loads(text)
         written = json.dumps(table, default=str, allow_nan=True)
-    except (ValueError, RecursionError) as error:  # not TOML, a number of too many digits, too deep a nesting
-        raise Refusal(f"{where} is not TOML: {shown(error)}. Correct it there.") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits, too deep a nesting
+        raise Refusal(f"{where} cannot be read: {shown(error)}. Correct it there.") from None
     try:
         study = StudyFile.model_validate_json(written, strict=True)  # from JSON, where lists may be tuples
     except ValidationError as error:

@@ -1,10 +1,15 @@
-"""On which line of a TOML file each value stands, so that a mistake can be reported where it is. (`tomllib` gives values without lines.)
+"""TOML files of users: what they hold, and on which line each value stands, so that a mistake can be reported where it is. (`tomllib`
+gives values without lines.)
 
 A value is named by its path: `("tasks", 0, "contexts", 2)` is the third context of the first task. The scanner follows tables, arrays of
 tables, dotted keys, arrays and inline tables. It takes for granted that `tomllib` has read the same text before, and checks nothing.
 """
 
 import re
+import tomllib
+from typing import Any
+
+from floatlens.errors import Refusal, shown
 
 Path = tuple[str | int, ...]
 
@@ -15,6 +20,23 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _SCALAR = re.compile(r"[^,\]}\n#]+")
+
+
+def parse_toml(text: str | bytes, where: str, then: str) -> dict[str, Any]:
+    """What a text holds; refused if it is not TOML. `where` names its file, and `then` says what to do.
+
+    Examples
+    --------
+    >>> parse_toml("rate = 1e-3", "own.toml", "Correct it there.")
+    {'rate': 0.001}
+    >>> parse_toml("rate =", "own.toml", "Correct it there.")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: own.toml is not TOML: Invalid value (at end of document). Correct it there.
+    """
+    try:
+        return tomllib.loads(text if isinstance(text, str) else text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number of too many digits, too deep a nesting
+        raise Refusal(f"{where} is not TOML: {shown(error)}. {then}") from None
 
 
 def line_of(text: str, path: Path) -> int:
