@@ -6,6 +6,7 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -29,7 +30,8 @@ def evidence() -> Evidence:
     evidence = as_published().evidence()
     design = replace(evidence.design, task="plain", not_asked=one_piece("plain").not_asked)
     models = {"arm": "stories-arm", "mdm": "stories-mdm"}
-    return replace(evidence, about=evidence.about | {"design": design.stored(), "models": models})
+    answers = evidence.answers.with_columns(prompt=pl.lit("Where?"), prediction=pl.lit("here"), answer=pl.lit("here"))
+    return replace(evidence, answers=answers, about=evidence.about | {"design": design.stored(), "models": models})
 
 
 @pytest.fixture(scope="module")
