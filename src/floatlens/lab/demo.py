@@ -171,6 +171,7 @@ README = """# What a demo wrote
 
 | file | what |
 |---|---|
+| `index.html` | the page: what came out, and the first two texts of every model step by step; open it in a browser |
 | `claims.md` | every claim with its verdict, numbers and rule; which differences follow the mask and which the objective; accuracies |
 | `claims.csv`, `claims.json` | the same for programs |
 | `figures/` | figures of each model's trace, masking against its controls, context curves; `left_out-*.txt` says why one is missing |
