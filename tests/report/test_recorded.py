@@ -6,6 +6,7 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -29,7 +30,8 @@ def evidence() -> Evidence:
     evidence = as_published().evidence()
     design = replace(evidence.design, task="plain", not_asked=one_piece("plain").not_asked)
     models = {"arm": "stories-arm", "mdm": "stories-mdm"}
-    return replace(evidence, about=evidence.about | {"design": design.stored(), "models": models})
+    answers = evidence.answers.with_columns(prompt=pl.lit("Where?"), prediction=pl.lit("here"), answer=pl.lit("here"))
+    return replace(evidence, answers=answers, about=evidence.about | {"design": design.stored(), "models": models})
 
 
 @pytest.fixture(scope="module")
@@ -119,15 +121,13 @@ def test_the_page_shows_both_and_each_claim_leads_to_a_run_of_its_own(recorded: 
     lm.trace(["Ben Reed lives in Rome.", "Where?"], gen_length=2, steps=2, detail="light", progress=False).save(
         demo / "traces" / "mdm.zarr"
     )
-    write_manifest(demo, WRITTEN_BY)
-    write_demo_page(demo, recorded, progress=False)
-    assert damage(demo) == []
+    write_demo_page(demo, "mine", recorded, progress=False)
     page = (demo / "index.html").read_text()
     embedded = base64.b64decode(page.partition('data-key="zarr.json">')[2].partition("</script>")[0])
     document = json.loads(embedded)["attributes"]["floatlens"]
     assert [run["name"] for run in document["runs"]] == ["mdm", "Stories-mdm", "Stories-arm"]
     first = {claims["source"]: {claim["name"]: claim["models"] for claim in claims["claims"]} for claims in document["claims"]}
-    assert first["demo"]["floats"] == ["mdm"]
+    assert first["mine"]["floats"] == ["mdm"]
     assert first[recorded.folder.name]["floats"] == ["Stories-mdm"]
     assert first[recorded.folder.name]["fixed-sink"] == ["Stories-arm"]
 

@@ -116,13 +116,20 @@ def demo(
         _refuse_options_of_questions(data=data, corpus=corpus, infer_gold=infer_gold, order=order, raw=raw)
         sizes = Sizes() if questions is None else Sizes(questions)
         study = Study({**TWINS, **given}, Choice(most=sizes.questions, dtype=dtype), sizes, draws or DRAWS_OF_THE_WORLD, seed, figures)
-    findings = run_study(study, into, progress_bar, processes=processes, tell=lambda sentence: say(console, sentence))
+    findings = run_study(
+        study,
+        into,
+        progress_bar,
+        processes=processes,
+        tell=lambda sentence: say(console, sentence),
+        finish=lambda folder: write_demo_page(folder, into.name, recorded),
+    )
     print_verdicts(console, findings, recorded)
     print_totals(console, findings, recorded, _counts(study, findings.about))
     say(console, f"{into}/claims.md has all numbers, intervals and rules, accuracies, and mask or objective.")
-    size, page = write_demo_page(into, recorded), into / PAGE
+    page = into / PAGE
     opened = open_page and has_a_screen() and webbrowser.open(page.absolute().as_uri())
-    say(console, f"Wrote {page} ({size / 1e6:.1f} MB){', which opens now.' if opened else '. Open it in a browser.'}")
+    say(console, f"Wrote {page} ({page.stat().st_size / 1e6:.1f} MB){', which opens now.' if opened else '. Open it in a browser.'}")
 
 
 def has_a_screen() -> bool:

@@ -171,6 +171,7 @@ README = """# What a demo wrote
 
 | file | what |
 |---|---|
+| `index.html` | the page: what came out, and the first two texts of every model step by step; open it in a browser |
 | `claims.md` | every claim with its verdict, numbers and rule; which differences follow the mask and which the objective; accuracies |
 | `claims.csv`, `claims.json` | the same for programs |
 | `figures/` | figures of each model's trace, masking against its controls, context curves; `left_out-*.txt` says why one is missing |
@@ -190,11 +191,18 @@ floatlens figures traces/*.zarr -o more-figures                 # every figure
 
 
 def run_study(
-    study: Study, into: Path, bar: Bar, *, processes: int | None = None, tell: Callable[[str], object] = lambda _sentence: None
+    study: Study,
+    into: Path,
+    bar: Bar,
+    *,
+    processes: int | None = None,
+    tell: Callable[[str], object] = lambda _sentence: None,
+    finish: Callable[[Path], object] = lambda _folder: None,
 ) -> Findings:
     """Run everything and write it into a folder, which gets its name when it is whole; if it is interrupted, the same call resumes.
 
-    The folder of an earlier study is replaced if it holds nothing else. `tell` is called with sentences about what is going to happen.
+    The folder of an earlier study is replaced if it holds nothing else. `tell` is called with sentences about what is going to happen, and
+    `finish` with the folder before it gets its name, to add to it.
     """
     count = processes or min(os.cpu_count() or 1, MOST_PROCESSES)
     engine = LocalEngine(["auto"], count, preload="floatlens.lab.experiments")
@@ -219,6 +227,7 @@ def run_study(
         (folder / "claims.csv").write_text(claims_csv(findings), encoding="utf-8")
         (folder / "claims.json").write_text(claims_json(findings), encoding="utf-8")
         (folder / "README.md").write_text(README, encoding="utf-8")
+        finish(folder)
     return findings
 
 

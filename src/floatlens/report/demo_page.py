@@ -7,8 +7,6 @@ shows all. Runs that were recorded beforehand are called by their models, becaus
 from dataclasses import replace
 from pathlib import Path
 
-from floatlens.folders import files_added_to
-from floatlens.report.claims import WRITTEN_BY
 from floatlens.report.page.gather import Choices, Sources, find_sources
 from floatlens.report.page.html import write_file
 from floatlens.report.recorded import Recorded
@@ -17,13 +15,22 @@ PAGE = "index.html"
 SHOWN = (0, 1)
 
 
-def write_demo_page(folder: Path, recorded: Recorded | None, *, progress: bool = True) -> int:
-    """Write the page into the folder of a demo and its manifest; how many bytes it has."""
-    sources = find_sources([folder])
+def write_demo_page(folder: Path, name: str, recorded: Recorded | None, *, progress: bool = True) -> int:
+    """Write the page into the folder of a demo, which is going to have that name; how many bytes the page has."""
+    sources = called(find_sources([folder]), folder.name, name)
     if recorded is not None:
         sources = joined(sources, find_sources(recorded.sources), recorded.title)
-    with files_added_to(folder, WRITTEN_BY, [PAGE]) as beside:
-        return write_file(beside / PAGE, sources, Choices(samples=SHOWN), progress=progress)
+    return write_file(folder / PAGE, sources, Choices(samples=SHOWN), progress=progress)
+
+
+def called(sources: Sources, before: str, name: str) -> Sources:
+    """The same sources, with another name for the folder of a demo."""
+    changed = {kind: {name if key == before else key: value for key, value in getattr(sources, kind).items()} for kind in OF_FOLDERS}
+    return replace(sources, **changed)
+
+
+OF_FOLDERS = ("claims", "tables", "runs")
+"""What is named after folders."""
 
 
 def joined(own: Sources, others: Sources, title: str) -> Sources:

@@ -41,8 +41,13 @@ def bundle(
     curves: Path | None = None,
     title: str = TITLE,
     again: str = AGAIN,
+    note: str = "",
 ) -> int:
-    """Write the recorded part; how many bytes it has. `models` are those to trace, by role; `data` holds the questions of the demo."""
+    """Write the recorded part; how many bytes it has.
+
+    `models` are those to trace, by role; `data` holds the questions of the demo; `note` is a sentence for readers, such as what the demo
+    left out.
+    """
     if wrong := damage(demo):
         raise Refusal(f"{demo} is not a finished demo: {wrong[0]}")
     about: dict[str, Any] = json.loads((demo / "claims.json").read_text(encoding="utf-8"))["about"]
@@ -56,7 +61,8 @@ def bundle(
             (folder / CURVES).mkdir()
             shutil.copy(curves / "curves.parquet", folder / CURVES)
         _trace(models, str(about["design"]["task"]), data, folder / "traces")
-        stated = {"title": title, "again": again, "said": rests_on(about), "floatlens": __version__, "models": about["models"]}
+        said = f"{rests_on(about)} {note}".rstrip()
+        stated = {"title": title, "again": again, "said": said, "floatlens": __version__, "models": about["models"]}
         (folder / ABOUT).write_text(json.dumps(stated, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         if size > LARGEST:
@@ -97,8 +103,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("demo", type=Path, help="the folder of a finished `floatlens demo --real`")
     parser.add_argument("--curves", type=Path, help="the folder of `floatlens curves` for the same models")
     parser.add_argument("--into", type=Path, default=BUNDLED, help="the folder to write; in the package by default")
+    parser.add_argument("--note", default="", help="a sentence for readers, such as what the demo left out")
     given = parser.parse_args(words)
-    size = bundle(given.demo, given.into, curves=given.curves)
+    size = bundle(given.demo, given.into, curves=given.curves, note=given.note)
     say(make_console(), f"Wrote {given.into} ({size / 1e6:.1f} MB).")
 
 
