@@ -1,101 +1,19 @@
 """Heads, Why, Claims, Contexts, Training and the tour, of a demo and an evaluation, in a real browser: numbers, links and access."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
 from browser.browsing import HOSTILE, number, opened
+from browser.made_up_study import VIEWS
 from browser.test_access import serious, unreached
 from floatlens.measures import absorption_of_first_token, role_shares, rollout
 from floatlens.measures.anchors import find_anchors
 from floatlens.measures.received_attention import mean_over_heads
-from floatlens.report.page.gather import Choices, Sources
-from floatlens.report.page.html import write_file
 from floatlens.study.outcomes import summarise
 from floatlens.trace.trace import Trace
-from report.made_up_answers import answers as made_up_answers
-from report.made_up_curves import MEASURES, TEXTS, made_up_curves, value_of
-
-DIFFUSION = ("diffusion", "bidirectional", 0)
-ESTIMATE = {"value": 1.5, "low": 1.25, "high": 2.0, "prompts": 7, "reason": ""}
-CLAIMS = {
-    "about": {"models": {"arm": "a-model", "mdm": "b-model"}, "questions": 4, "traced": 2, "draws": 1, "seed": 0},
-    "caution": "Trained once.",
-    "claims": [
-        {
-            "name": name,
-            "paper": "arXiv:2510.15731",
-            "statement": f"{statement} {HOSTILE['script']}",
-            "rule": "the share lies above 4 times its null",
-            "verdict": verdict,
-            "reason": reason,
-            "numbers": [
-                {
-                    "says": "share",
-                    "estimate": ESTIMATE,
-                    "side": "above",
-                    "line": 1.0,
-                    "beside": 0.5,
-                    "beside_says": "null",
-                    "unit": "%",
-                    "verdict_of_number": verdict,
-                    "reason": "",
-                },
-                {
-                    "says": "absent",
-                    "estimate": {**ESTIMATE, "value": None, "low": None, "high": None},
-                    "side": "within",
-                    "line": 0.1,
-                    "beside": None,
-                    "beside_says": "",
-                    "unit": "",
-                    "verdict_of_number": "not asked",
-                    "reason": "it was not measured",
-                },
-            ],
-        }
-        for name, statement, verdict, reason in [
-            ("fixed-sink", "An ARM piles its attention on one sink.", "holds", ""),
-            ("structure-then-content", "An MDM attends to structure first.", "fails", ""),
-            ("retrieval-heads", "In an ARM, few heads copy.", "inconclusive", "the interval includes the threshold"),
-            ("gains-more", "An MDM gains more from passages than an ARM.", "not asked", "both are at the ceiling"),
-        ]
-    ],
-}
-
-
-@pytest.fixture(scope="module")
-def answers() -> pl.DataFrame:
-    table = made_up_answers(contexts=("closed-book", "gold", "noise:0", "noise:0.5"), interventions=("mask-anchors:1",))
-    return table.with_columns(
-        prompt=pl.concat_str(pl.lit("Where does Ben Reed live?\n"), pl.col("sample"), pl.lit(f" {HOSTILE['script']}")),
-        prediction=pl.lit(HOSTILE["bidi"]),
-        answer=pl.lit("Rome"),
-    )
-
-
-@pytest.fixture(scope="module")
-def study(mdm: Trace, arm: Trace, answers: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder: Path = tmp_path_factory.mktemp("study")
-    (folder / "claims.json").write_text(json.dumps(CLAIMS))
-    curves = made_up_curves({HOSTILE["script"]: ("ar", "causal", 0), "mdm-0": DIFFUSION, "mdm-1": (*DIFFUSION[:2], 1)})
-    sources = Sources({"mdm": mdm, "arm": arm}, {"demo": folder / "claims.json"}, {"evaluation": answers}, {"adaptation": curves})
-    write_file(folder / "report.html", sources, Choices(), progress=False)
-    return (folder / "report.html").as_uri()
-
-
-VIEWS = {
-    "heads": ("#/heads/mdm/0?step=2&layer=3&head=1&group=masked", ".chosen.over"),
-    "why": ("#/why/mdm/0?step=2&layer=3&group=masked", ".point"),
-    "claims": ("#/claims", ".claim"),
-    "contexts": ("#/contexts", ".plot .dot"),
-    "questions": ("#/contexts?point=gold%20%7C%20%20%7C%20", ".answers details"),
-    "training": ("#/training", ".plot .dot"),
-    "tour": ("#/tour?stop=3", ".tour h2"),
-}
+from report.made_up_curves import MEASURES, TEXTS, value_of
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,6 +1,6 @@
 // cividis for amounts: told apart without colour vision and in greyscale.
 
-const STOPS = ["#00224e","#00285b","#002e6a","#053371","#1a386f","#273e6e","#32436d","#3b496c","#434e6c","#4b546c","#535a6d","#5a5f6e","#61656f","#686a71","#6f7073","#767676","#7d7c78","#848279","#8c8878","#938e78","#9b9476","#a39a74","#aba072","#b4a76f","#bcae6c","#c4b468","#cdbb63","#d5c25e","#dec958","#e7d150","#f0d846","#f9e03a","#fee838"];
+export const STOPS = ["#00224e","#00285b","#002e6a","#053371","#1a386f","#273e6e","#32436d","#3b496c","#434e6c","#4b546c","#535a6d","#5a5f6e","#61656f","#686a71","#6f7073","#767676","#7d7c78","#848279","#8c8878","#938e78","#9b9476","#a39a74","#aba072","#b4a76f","#bcae6c","#c4b468","#cdbb63","#d5c25e","#dec958","#e7d150","#f0d846","#f9e03a","#fee838"];
 const RGB = STOPS.map((stop) => [1, 3, 5].map((place) => parseInt(stop.slice(place, place + 2), 16)));
 
 /** Red, green and blue for an amount from 0 to 1. */

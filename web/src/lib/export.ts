@@ -1,5 +1,7 @@
 // Tables as CSV, charts as SVG and PNG. Everything is made in the page and handed to the browser as a download.
 
+import { STOPS } from "./colour";
+
 export interface Table {
   head: string[];
   rows: (string | number | null)[][];
@@ -17,25 +19,82 @@ export function csvOf(table: Table): string {
 
 const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity", "font-size", "font-family", "font-weight", "text-anchor", "dominant-baseline"];
 
-/** A chart with its colours written into it, so that it looks the same elsewhere. */
-export function svgOf(chart: SVGSVGElement, background: string): string {
-  const copy = chart.cloneNode(true) as SVGSVGElement;
-  const originals = [chart, ...chart.querySelectorAll("*")];
-  [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(name: string, attributes: Record<string, string | number>): SVGElement {
+  const made = document.createElementNS(SVG, name);
+  for (const [own, value] of Object.entries(attributes)) made.setAttribute(own, String(value));
+  return made;
+}
+
+/** A drawing with its colours written into it, so that it looks the same elsewhere. */
+function painted(drawing: SVGSVGElement): SVGSVGElement {
+  const copy = drawing.cloneNode(true) as SVGSVGElement;
+  const originals = [drawing, ...drawing.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((own, place) => {
     const style = getComputedStyle(originals[place]);
-    for (const name of KEPT) element.setAttribute(name, style.getPropertyValue(name));
-    element.removeAttribute("class");
-    element.removeAttribute("style");
+    for (const name of KEPT) own.setAttribute(name, style.getPropertyValue(name));
+    own.removeAttribute("class");
+    own.removeAttribute("style");
   });
-  const { width, height } = chart.getBoundingClientRect();
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.setAttribute("width", String(Math.round(width)));
-  copy.setAttribute("height", String(Math.round(height)));
-  if (!copy.getAttribute("viewBox")) copy.setAttribute("viewBox", `0 0 ${Math.round(width)} ${Math.round(height)}`);
-  const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [name, value] of Object.entries({ width: "100%", height: "100%", fill: background })) ground.setAttribute(name, value);
-  copy.prepend(ground);
-  return new XMLSerializer().serializeToString(copy);
+  return copy;
+}
+
+export interface Picture {
+  text: string;
+  width: number;
+  height: number;
+}
+
+const HEADING = 30; // room for the title above everything
+
+/** All charts of a box with their legends, at their places on the page, below a title. None where it holds no chart. */
+export function pictureOf(box: HTMLElement, title: string, background: string): Picture | null {
+  if (!box.querySelector("svg[data-chart]")) return null;
+  const frame = box.getBoundingClientRect();
+  const [width, height] = [Math.round(frame.width), Math.round(frame.height) + HEADING];
+  const ink = getComputedStyle(box);
+  const whole = element("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` });
+  const at = (own: DOMRect) => ({ x: own.left - frame.left, y: own.top - frame.top + HEADING, width: own.width, height: own.height });
+  const write = (text: string, x: number, y: number, style: CSSStyleDeclaration, weight = style.fontWeight) => {
+    const made = element("text", { x, y, fill: style.color, "font-size": style.fontSize, "font-family": style.fontFamily, "font-weight": weight });
+    made.textContent = text;
+    whole.append(made);
+  };
+  whole.append(element("rect", { width: "100%", height: "100%", fill: background }));
+  write(title, 6, 18, ink, "600");
+  for (const own of box.querySelectorAll("svg")) {
+    const place = at(own.getBoundingClientRect());
+    if (!place.width || own.closest("button")) continue;
+    const copy = painted(own);
+    for (const [name, value] of Object.entries(place)) copy.setAttribute(name, String(value));
+    if (!copy.getAttribute("viewBox")) copy.setAttribute("viewBox", `0 0 ${place.width} ${place.height}`);
+    whole.append(copy);
+  }
+  for (const ramp of box.querySelectorAll(".ramp")) {
+    const stops = element("linearGradient", { id: "ramp" });
+    STOPS.forEach((colour, place) => stops.append(element("stop", { offset: place / (STOPS.length - 1), "stop-color": colour })));
+    whole.append(stops, element("rect", { ...at(ramp.getBoundingClientRect()), fill: "url(#ramp)" }));
+  }
+  for (const swatch of box.querySelectorAll(".swatch")) {
+    const style = getComputedStyle(swatch);
+    const place = at(swatch.getBoundingClientRect());
+    const y = place.y + place.height / 2;
+    whole.append(swatch.classList.contains("dotted") ? element("line", { x1: place.x, x2: place.x + place.width, y1: y, y2: y, stroke: style.color, "stroke-width": place.height, "stroke-dasharray": "3 3" }) : element("rect", { ...place, fill: style.backgroundColor }));
+  }
+  // word by word, as lines break where they break on the page
+  const texts = document.createTreeWalker(box, NodeFilter.SHOW_TEXT, (node) => (node.parentElement!.closest("svg, button, select, .hidden") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT));
+  const range = document.createRange();
+  while (texts.nextNode()) {
+    const node = texts.currentNode as Text;
+    for (const word of node.data.matchAll(/\S+/g)) {
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const place = at(range.getBoundingClientRect());
+      if (place.width) write(word[0], place.x, place.y + 0.78 * place.height, getComputedStyle(node.parentElement!));
+    }
+  }
+  return { text: new XMLSerializer().serializeToString(whole), width, height };
 }
 
 export function download(name: string, kind: string, content: BlobPart): void {
