@@ -287,6 +287,16 @@ def test_a_home_folder_that_the_shell_has_not_spelled_out_is_found(
     assert {"README.md", "adapter.safetensors", "held-out.jsonl"} <= {file.name for file in (data.parent / "spelled-out").iterdir()}
 
 
+def test_a_folder_of_somebody_else_is_left_alone(floatlens: Callable[..., Ran], tmp_path: Path, data: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("my own notes")
+    code, _, errors = floatlens("adapt", "--recipe", recipe_file(tmp_path, updates=2), "--data", data, "--into", tmp_path / "mine")
+    assert (code, "mine holds README.md and no run, so it is somebody else's. Choose another folder (--into)." in errors) == (2, True), (
+        errors
+    )
+    assert {file.name: file.read_text() for file in (tmp_path / "mine").iterdir()} == {"README.md": "my own notes"}
+
+
 def test_a_name_that_is_no_text_is_one_sentence(floatlens: Callable[..., Ran], tmp_path: Path, data: Path) -> None:
     code, _, errors = floatlens("adapt", "\udcff", "--recipe", recipe_file(tmp_path), "--data", data, "--into", tmp_path / "run")
     assert code == 2

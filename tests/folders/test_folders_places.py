@@ -76,8 +76,8 @@ def test_a_place_that_cannot_be_written_is_refused_in_one_sentence(here: Path, p
 @pytest.mark.parametrize("path", [".", "..", "link", "dangling", "s3://bucket", "nowhere/figures", "file"])
 def test_a_folder_that_is_filled_in_place_follows_the_same_rules(here: Path, path: str) -> None:
     with pytest.raises(Refusal):
-        refuse_folder_to_fill(path)
-    refuse_folder_to_fill("folder")
+        refuse_folder_to_fill(path, "floatlens train")
+    refuse_folder_to_fill("folder", "floatlens train")
 
 
 def test_the_working_directory_is_known_under_any_spelling(here: Path) -> None:

@@ -1,5 +1,8 @@
 """Curves along an adaptation: every checkpoint is measured once, on the same texts, and equals a dense computation."""
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ from adapt_data import small_recipe, stories_model, write_data
 
 import floatlens as fl
 from floatlens.errors import Refusal
-from floatlens.lab.adaptation.curves import checkpoints_of, measure_checkpoints, over_layers, texts_of
+from floatlens.folders import write_manifest
+from floatlens.lab.adaptation.curves import checkpoints_of, digest_of_texts, measure_checkpoints, over_layers, texts_of
 from floatlens.lab.adaptation.objective import visible_tokens
 from floatlens.lab.adaptation.training import begin, run
 from floatlens.report.figures.curves import along_updates
@@ -74,6 +78,90 @@ def test_what_is_measured_is_not_measured_again(folder: Path, runs: list[Path], 
     again = measure_checkpoints(runs, folder / "nowhere", folder / "measured")  # the data are not needed any more
     assert again.equals(table)
     assert {file: file.stat().st_mtime_ns for file in files} == files
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "exchanged"])
+def test_a_damaged_measurement_is_named_and_taken_again(
+    how: str, folder: Path, runs: list[Path], table: pl.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = sorted((folder / "measured").glob("arm-0000*.parquet"))
+    (tmp_path / "out").mkdir()
+    for file in kept:
+        shutil.copy(file, tmp_path / "out")
+    damaged = tmp_path / "out" / kept[0].name
+    damaged.write_bytes({"cut": kept[0].read_bytes()[:-20], "empty": b"", "exchanged": kept[1].read_bytes()}[how])
+    again = measure_checkpoints(runs[:1], folder / "data", tmp_path / "out")
+    assert again.equals(table.filter(run="arm"))
+    assert f"{damaged} is damaged: it is removed" in " ".join(capsys.readouterr().err.split())
+    assert fl.verify(tmp_path / "out") == [], "what was joined is whole"
+
+
+def test_runs_that_could_not_be_told_apart_or_compared_are_refused(folder: Path, runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="Two runs are called arm"):
+        measure_checkpoints([runs[0], runs[0]], folder / "data", tmp_path / "out")
+    for what, changed in (("data", {"data": {"stories.txt": "0" * 64}}), ("bases", {"base_sha256": "0" * 64})):
+        shutil.copytree(runs[0], tmp_path / what)
+        about = json.loads((runs[0] / "run.json").read_text())
+        (tmp_path / what / "run.json").write_text(json.dumps({**about, **changed}))
+        with pytest.raises(Refusal, match=f"The runs have different {what}"):
+            measure_checkpoints([runs[0], tmp_path / what], folder / "data", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_measured_on_other_texts_is_not_taken(runs: list[Path], tmp_path: Path) -> None:
+    """The first run named says which texts all of them read."""
+    shutil.copytree(runs[0], tmp_path / "run")
+    point = checkpoints_of(runs[0])[0]
+    about = json.loads((runs[0] / "run.json").read_text())
+    names = {point.name(digest_of_texts(runs[0]))}
+    for changed in ({"longest": 100}, {"question_files": [{**about["recipe"]["question_files"][0], "hold_out_first": 3}]}):
+        (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "recipe": {**about["recipe"], **changed}}))
+        names.add(point.name(digest_of_texts(tmp_path / "run")))
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "data": {**about["data"], "stories.txt": "0" * 64}}))
+    assert len({*names, point.name(digest_of_texts(tmp_path / "run"))}) == 4
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "recipe": {**about["recipe"], "seed": 5, "updates": 99}}))
+    assert point.name(digest_of_texts(tmp_path / "run")) in names, "seeds read the same texts"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"objective": None}, {"objective": "x"}, {"mask": 3}, {"base_sha256": None}, {"data": 3}, "[" * 100_000]
+)
+def test_a_run_that_does_not_say_what_it_is_cannot_be_measured(runs: list[Path], tmp_path: Path, changes: Any) -> None:
+    about = json.loads((runs[0] / "run.json").read_text())
+    (tmp_path / "run.json").write_text(changes if isinstance(changes, str) else json.dumps({**about, **changes}))
+    with pytest.raises(Refusal, match="does not say which run the folder holds"):
+        checkpoints_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--updates", "9" * 5000), "is not a whole number"),
+        (("--layers", "9" * 5000), "is not a whole number"),
+        (("--layers", "2-"), "'' is not a whole number"),
+        (("--layers", "3-1"), "Write the lower number first"),
+    ],
+)
+def test_an_option_of_the_command_that_makes_no_sense_is_refused_before_anything_is_measured(
+    floatlens: Callable[..., tuple[int, str, str]], folder: Path, runs: list[Path], tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    code, _, errors = floatlens("curves", runs[0], "--data", folder / "data", "-o", tmp_path / "out", *words)
+    assert (code, said in errors, (tmp_path / "out").exists()) == (2, True, False), errors
+
+
+@pytest.mark.parametrize("name", ["curves.svg", "curves.parquet", "manifest.json"])
+def test_a_file_of_the_user_or_of_another_command_is_not_overwritten(
+    floatlens: Callable[..., tuple[int, str, str]], folder: Path, runs: list[Path], tmp_path: Path, name: str
+) -> None:
+    if name == "manifest.json":
+        write_manifest(tmp_path, "floatlens eval")
+    else:
+        (tmp_path / name).write_text("mine")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    code, _, errors = floatlens("curves", runs[0], "--data", folder / "data", "-o", tmp_path)
+    assert code == 2
+    assert ("was written by `floatlens eval`" if name == "manifest.json" else f"holds {name}") in errors
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.name != "cache"} == before
 
 
 def test_the_page_shows_what_was_measured(folder: Path, table: pl.DataFrame) -> None:

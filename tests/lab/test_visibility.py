@@ -88,8 +88,10 @@ def test_the_figure_has_a_line_per_model_and_refuses_what_is_not_there() -> None
 
 
 def test_what_cannot_be_lifted_is_refused(text: Path) -> None:
-    with pytest.raises(Refusal, match="no causal mask to lift"):
+    with pytest.raises(Refusal, match="whose mask is not lifted"):
         lift_masks(["twin-mdm"], text)
+    with pytest.raises(Refusal, match="Two models are called model"):
+        lift_masks(["a/model", "b/model"], text)
     with pytest.raises(Refusal, match=r"has 32 documents of 20 tokens or more, not 40"):
         lift_masks([str(STORIES)], text, texts=40, length=20)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import zarr
 from hypothesis import given
@@ -22,6 +23,7 @@ from floatlens.report.page.html import document, write_file
 from floatlens.report.page.quantise import as_levels, from_levels
 from floatlens.report.page.schema import ARRAYS, Quantised
 from floatlens.report.page.typescript import in_typescript
+from floatlens.study.one_model import SCHEMA
 from floatlens.trace.trace import Trace
 
 ROOT = Path(__file__).parents[2]
@@ -166,11 +168,73 @@ def test_a_file_of_the_user_is_not_overwritten(trace: Trace, tmp_path: Path) -> 
     assert (tmp_path / "mine.html").read_text() == "my own page"
 
 
+@pytest.mark.parametrize("leads_to", ["an earlier page", "nothing"])
+def test_a_link_is_not_replaced_by_a_page(leads_to: str, tmp_path: Path) -> None:
+    link = tmp_path / "report.html"
+    link.symlink_to(tmp_path / "elsewhere.html")
+    if leads_to == "an earlier page":
+        (tmp_path / "elsewhere.html").write_text(document({}))
+    with pytest.raises(Refusal, match="is a link, and what it leads to is not replaced"):
+        write_file(link, Sources(), Choices(), progress=False)
+    assert link.is_symlink()
+
+
+def answers(**changes: Any) -> pl.DataFrame:
+    row = dict.fromkeys(SCHEMA, "x") | {name: 1 for name, kind in SCHEMA.items() if kind != pl.String} | {"draw": None, "control": ""}
+    rows = [{**row, "sample": f"{number}", "context": context} for number in range(4) for context in ("closed-book", "gold")]
+    return pl.DataFrame(rows, schema_overrides=SCHEMA).with_columns(**changes)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"junk", "cannot be read"),
+        (pl.DataFrame({"a": [1]}), "has no column 'model'"),
+        (answers(accuracy=pl.lit("x")), "something else than it should in the column 'accuracy'"),
+        (answers(sample=pl.lit(7)), "something else than it should in the column 'sample'"),
+        (answers().head(0), "holds no rows"),
+    ],
+    ids=["junk", "other table", "text as accuracy", "number as sample", "empty"],
+)
+def test_a_table_of_answers_that_no_evaluation_has_written_is_refused(content: Any, said: str, tmp_path: Path) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / "results.parquet").write_bytes(content)
+    else:
+        content.write_parquet(tmp_path / "results.parquet")
+    with pytest.raises(Refusal, match=said):
+        find_sources([tmp_path])
+
+
+def test_evaluations_and_demos_of_one_name_are_all_on_the_page(tmp_path: Path) -> None:
+    for parent in ("a", "b"):
+        (tmp_path / parent / "out").mkdir(parents=True)
+        answers().write_parquet(tmp_path / parent / "out" / "results.parquet")
+    sources = find_sources([tmp_path / parent / "out" for parent in ("a", "b")])
+    page = write_page(InMemory(), sources, Choices(), progress=False)
+    assert [evaluation.name for evaluation in page.evaluations] == ["out-1", "out-2"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b"\xff", b"[]", b'{"about": {}, "claims": [{"name": 1}]}'], ids=lambda content: repr(content[:9])
+)
+def test_claims_that_no_demo_has_written_are_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "claims.json").write_bytes(content)
+    with pytest.raises(Refusal, match="cannot be read as the claims of a demo"):
+        write_page(InMemory(), find_sources([tmp_path]), Choices(), progress=False)
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="There is nothing to show at"):
         find_sources([tmp_path / "nowhere"])
     with pytest.raises(Refusal, match="is not a trace"):
         find_sources([tmp_path])
+    with pytest.raises(Refusal, match="The name of a run is empty"):
+        find_sources([""])
+
+
+def test_a_sample_that_is_named_twice_is_shown_once(trace: Trace) -> None:
+    page = write_page(InMemory(), Sources({"mdm": trace}), Choices(samples=(0, 0)), progress=False)
+    assert [sample.path for sample in page.runs[0].samples] == ["runs/0/0"]
 
 
 def test_a_sample_that_is_not_there_is_refused(trace: Trace) -> None:

@@ -8,6 +8,7 @@ import pytest
 import zarr
 
 from floatlens.errors import Refusal
+from floatlens.folders import write_manifest
 from floatlens.lab.adaptation import curves as measured_curves
 from floatlens.report.page.gather import Choices, Sources, find_sources, write_page
 from floatlens.report.page.group import InFolder
@@ -85,6 +86,42 @@ def test_a_table_without_a_column_is_refused(tmp_path: Path, column: str) -> Non
     made_up_curves().drop(column).write_parquet(tmp_path / CURVES)
     with pytest.raises(Refusal, match=f"has no column '{column}'. Pass a folder that `floatlens curves` wrote"):
         find_sources([tmp_path])
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_column_of_another_kind_or_with_a_hole_is_refused(tmp_path: Path, column: str) -> None:
+    whole = made_up_curves()
+    another = pl.lit("x") if whole[column].dtype.is_numeric() else pl.lit(7)
+    for changed in (another, pl.lit(None, dtype=whole[column].dtype)):
+        whole.with_columns(changed.alias(column)).write_parquet(tmp_path / CURVES)
+        with pytest.raises(Refusal, match=f"something else than it should in the column '{column}'"):
+            find_sources([tmp_path])
+
+
+def test_a_measurement_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    whole = made_up_curves()
+    pl.concat([whole, whole.head(1).with_columns(value=pl.lit(99, dtype=whole["value"].dtype))]).write_parquet(tmp_path / CURVES)
+    with pytest.raises(Refusal, match="holds a measurement twice"):
+        find_sources([tmp_path])
+
+
+def test_a_table_that_has_changed_since_it_was_measured_is_refused(tmp_path: Path) -> None:
+    made_up_curves().write_parquet(tmp_path / CURVES)
+    write_manifest(tmp_path, measured_curves.WRITTEN_BY)
+    assert list(find_sources([tmp_path]).training) == [tmp_path.name]
+    made_up_curves().with_columns(pl.col("value") + 1).write_parquet(tmp_path / CURVES)
+    with pytest.raises(Refusal, match="is damaged: curves"):
+        find_sources([tmp_path])
+
+
+def test_folders_of_one_name_are_told_apart_whatever_signs_are_in_it(tmp_path: Path) -> None:
+    places = [tmp_path / parent / "out[1]*" for parent in ("a", "b")]
+    for number, place in enumerate(places):
+        place.mkdir(parents=True)
+        made_up_curves().with_columns(pl.col("value") + number).write_parquet(place / CURVES)
+    found = find_sources(places).training
+    assert list(found) == ["out[1]*-1", "out[1]*-2"]
+    assert [table["value"][0] - found["out[1]*-1"]["value"][0] for table in found.values()] == [0, 1]
 
 
 def test_an_empty_table_and_a_damaged_one_are_refused(tmp_path: Path) -> None:

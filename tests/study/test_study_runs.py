@@ -15,11 +15,13 @@ from floatlens.errors import Refusal
 from floatlens.study.jobs import ModelJob
 from floatlens.study.one_model import SCHEMA
 from floatlens.study.planning import Plan
-from floatlens.study.records import look_through
+from floatlens.study.records import look_through, read_plan
 from floatlens.study.running import Report, run_study
 from floatlens.study.store import open_store
 from floatlens.study.units import unit_file
 from floatlens.study.verifying import verify_study
+
+Ran = tuple[int, str, str]
 
 
 def run(plan: Plan, place: Path | str, engine: InlineEngine | None = None, said: list[str] | None = None, retry: bool = False) -> Report:
@@ -209,6 +211,39 @@ def test_a_damaged_result_is_found_by_verify_and_run_again(study: Path, damage: 
     assert any(names[5].stem in sentence or "1 finished unit of the index is gone" in sentence for sentence in said)
     assert verify_study(store, progress=False).faults == ()
     assert tables_of(study) == tables
+
+
+def test_every_flipped_bit_of_a_plan_is_noticed(study: Path) -> None:
+    """A number or a name that changes there would put whole results under another condition."""
+    store, content = open_store(study), (study / "plan.json").read_bytes()
+    for place in range(0, len(content), 23):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        (study / "plan.json").write_bytes(changed)
+        with pytest.raises(Refusal, match=r"plan\.json is damaged|holds a study of format"):
+            read_plan(store)
+    assert len(content) > 23 * 100
+
+
+@pytest.mark.parametrize("content", [b"", b"[" * 100_000, b"[]", b"\xff", b'{"units": 3}', b'{"folder": 3, "units": [[1, 2]]}'])
+def test_a_file_beside_the_units_that_is_damaged_is_one_sentence(study: Path, content: bytes, floatlens: Callable[..., Ran]) -> None:
+    for name, words, said in (
+        ("plan.json", "status", "plan.json is damaged. Run the study into the same folder again"),
+        ("index.json", "verify", "index.json is damaged, so units that were lost since it was written cannot be named"),
+        ("failures/abc.1.json", "status", ""),
+        ("runs/0001.json", "retry", "runs/0001.json is damaged, so it cannot be told to which folder the paths"),
+        ("study.toml", "retry", "study.toml is damaged" if content == b"\xff" else ""),
+    ):
+        before = (study / name).read_bytes() if (study / name).exists() else None
+        (study / name).parent.mkdir(exist_ok=True)
+        (study / name).write_bytes(content)
+        try:
+            if name != "study.toml" or said:
+                code, out, errors = floatlens("study", words, study)
+                assert said in f"{out}{errors}".replace("\n", " "), (name, errors)
+                assert code == (0 if not said else 1 if words == "verify" else 2)
+        finally:
+            (study / name).unlink() if before is None else (study / name).write_bytes(before)
 
 
 def test_every_flipped_byte_of_a_unit_is_noticed(finished: Path) -> None:

@@ -115,7 +115,8 @@ def _usage(command: Any, context: Any) -> list[str]:
 
 def _with_range_in_words(meaning: str) -> str:
     """Bounds as typer writes them, "x>=1" or "1<=x<=9", in words."""
-    meaning = re.sub(r"(\d+)<=x<=(\d+)(?=[];])", r"from \1 to \2", re.sub(r"x>=(\d+)(?=[];])", r"at least \1", meaning))
+    number = r"(\d+(?:\.\d+)?)"
+    meaning = re.sub(rf"{number}<=x<={number}(?=[];])", r"from \1 to \2", re.sub(rf"x>={number}(?=[];])", r"at least \1", meaning))
     return meaning.replace(str(LARGEST_SEED), "2^62")
 
 

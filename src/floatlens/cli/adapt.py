@@ -69,7 +69,7 @@ def adapt(
     into, data = into.expanduser(), data.expanduser()
     if not data.is_dir():
         raise Refusal(f"There is no folder {data} (--data). Give the folder below which the files of the recipe lie.")
-    refuse_folder_to_fill(into)
+    refuse_folder_to_fill(into, WRITTEN_BY)
     team = join_team()
     console = make_console(quiet=not team.writes)
     done = read_standing(into / STATE).done

@@ -5,8 +5,10 @@ from pathlib import Path
 import typer
 from rich.table import Table
 
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, shown
 from floatlens.terminal import make_console, progress_bar, say
+
+FORMATS = ("svg", "png")
 
 
 def curves(
@@ -28,8 +30,8 @@ def curves(
 
       floatlens curves runs/seed-* --data data --updates 0,1,2,4,8,16,32,64 --layers 12-28 -o seeds
     """
-    from floatlens.folders import refuse_folder_to_fill
-    from floatlens.lab.adaptation.curves import checkpoints_of, measure_checkpoints, over_layers
+    from floatlens.folders import files_added_to, refuse_folder_to_fill
+    from floatlens.lab.adaptation.curves import CURVES, WRITTEN_BY, checkpoints_of, measure_checkpoints, over_layers
     from floatlens.lab.adaptation.shares import MEASURES
     from floatlens.report.figures import save_figure
     from floatlens.report.figures.curves import along_updates
@@ -39,12 +41,17 @@ def curves(
     if group not in ("unmasked", "masked"):
         raise Refusal(f"There is no group {group!r}. --group takes unmasked, masked.")
     wanted = None if updates is None else [_whole(number, "--updates") for number in updates.split(",")]
-    refuse_folder_to_fill(into)
+    chosen = None if layers is None else _layers(layers)
+    pictures = [f"curves.{ending}" for ending in FORMATS]
+    refuse_folder_to_fill(into, WRITTEN_BY, [CURVES, *pictures])
     console = make_console()
     count = sum(len(checkpoints_of(run, wanted)) for run in runs)
     with progress_bar(count, "Measuring checkpoints") as advance:
         table = measure_checkpoints(runs, data, into, updates=wanted, advance=advance)
-    first, last = _layers(layers, int(table["layer"].max()))  # type: ignore[arg-type]  # a number
+    highest = int(table["layer"].max())  # type: ignore[arg-type]  # a number
+    first, last = chosen or (0, highest)
+    if last > highest:
+        raise Refusal(f"There are no layers {layers} (--layers). The models have the layers 0 to {highest}.")
     shares = over_layers(table, range(first, last + 1), group=group)
     if shares.is_empty():
         raise Refusal(f"The runs have no {group} rows: autoregressive models read nothing masked. Leave --group out.")
@@ -56,21 +63,20 @@ def curves(
         own = {row["measure"]: row for row in shares.filter(run=run, update=update).to_dicts()}
         printed.add_row(run, f"{update:,}", *(f"{own[name]['value']:.1f} ({own[name]['null']:.1f})" for name in MEASURES if name in own))
     console.print(printed)
-    written = save_figure(along_updates(shares, MEASURES[:2], where), into / "curves", ["svg", "png"])
-    say(console, f"Wrote {into / 'curves.parquet'}, {' and '.join(map(str, written))}.")
+    with files_added_to(into, WRITTEN_BY, pictures) as folder:
+        save_figure(along_updates(shares, MEASURES[:2], where), folder / "curves", FORMATS)
+    say(console, f"Wrote {into / CURVES}, {' and '.join(str(into / picture) for picture in pictures)}.")
 
 
-def _layers(text: str | None, last: int) -> tuple[int, int]:
-    if text is None:
-        return 0, last
-    begin, _, end = text.partition("-")
-    chosen = _whole(begin, "--layers"), _whole(end or begin, "--layers")
-    if not 0 <= chosen[0] <= chosen[1] <= last:
-        raise Refusal(f"There are no layers {text} (--layers). The models have the layers 0 to {last}.")
+def _layers(text: str) -> tuple[int, int]:
+    begin, to, end = text.partition("-")
+    chosen = _whole(begin, "--layers"), _whole(end if to else begin, "--layers")
+    if chosen[0] > chosen[1]:
+        raise Refusal(f"There are no layers {text} (--layers). Write the lower number first.")
     return chosen
 
 
 def _whole(text: str, option: str) -> int:
-    if not text.strip().isdecimal():
-        raise Refusal(f"{text!r} is not a whole number ({option}).")
+    if not text.strip().isdecimal() or len(text) > 18:
+        raise Refusal(f"{shown(text)!r} is not a whole number of at most 18 digits ({option}).")
     return int(text)

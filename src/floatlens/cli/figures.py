@@ -76,7 +76,7 @@ def figures(
     formats = [ending.strip() for ending in format_.split(",") if ending.strip()]
     refuse_unknown_formats(formats)
     refuse_unknown_rule(rule, eps)
-    refuse_folder_to_fill(output)
+    refuse_folder_to_fill(output, "floatlens figures")
     traces = {name: open_trace(path) for name, path in zip(short_names(paths), paths, strict=True)}
     for name, trace in traces.items():
         groups = trace.attributes["groups"]

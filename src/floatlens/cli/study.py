@@ -65,7 +65,13 @@ def retry(folder: str = _FOLDER, workers: int = _WORKERS, engine: str = _ENGINE,
     text = store.read("study.toml")
     if text is None:
         raise Refusal(f"{folder} has no study.toml. Run the study there again: floatlens study run STUDY -o {folder}")
-    _run(text.decode("utf-8"), Path(_folder_of_paths(store)) / "study.toml", store, workers, engine, address, retry=True)
+    try:
+        written = text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refusal(
+            f"{folder}/study.toml is damaged: it is not UTF-8. Run the study again: floatlens study run STUDY -o {folder}"
+        ) from None
+    _run(written, Path(_folder_of_paths(store)) / "study.toml", store, workers, engine, address, retry=True)
 
 
 def _folder_of_paths(store: "Store") -> str:
@@ -73,8 +79,15 @@ def _folder_of_paths(store: "Store") -> str:
     import json
 
     runs = [name for name in store.names("runs") if name.endswith(".json")]
-    about = json.loads(store.read(f"runs/{runs[-1]}") or b"{}") if runs else {}
-    return about.get("folder", ".")
+    if not runs:
+        return "."
+    try:
+        return str(Path(json.loads(store.read(f"runs/{runs[-1]}") or b"")["folder"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Refusal(
+            f"{store.address}/runs/{runs[-1]} is damaged, so it cannot be told to which folder the paths in the study are relative. "
+            f"Run the study instead: floatlens study run STUDY -o {store.address}"
+        ) from None
 
 
 def _run(text: str, file: Path, store: "Store", workers: int | None, engine: str, address: str | None, *, retry: bool) -> None:

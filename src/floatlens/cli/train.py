@@ -45,6 +45,7 @@ def train(
 
     from floatlens.folders import refuse_folder_to_fill
     from floatlens.lab.recipe import bundled_recipe, read_recipe
+    from floatlens.lab.runs import WRITTEN_BY
     from floatlens.lab.scores import QUESTIONS
     from floatlens.models.families.twin import KINDS
 
@@ -53,7 +54,7 @@ def train(
     named = "smoke" if smoke else "twins"
     chosen = bundled_recipe(named) if recipe is None else read_recipe(recipe)
     folder = (into or Path("twins-smoke" if smoke else "twins")).expanduser()
-    refuse_folder_to_fill(folder)
+    refuse_folder_to_fill(folder, WRITTEN_BY)
     kinds = [kind for kind in KINDS if not only or kind in only]
     console = make_console()
     takes = TAKES[named] if recipe is None else "how long depends on the recipe"

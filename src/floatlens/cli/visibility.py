@@ -8,6 +8,8 @@ from rich.table import Table
 from floatlens.errors import Refusal
 from floatlens.terminal import make_console, progress_bar, say
 
+FORMATS = ("svg", "png")
+
 
 def visibility(
     models: list[str] = typer.Argument(help="Autoregressive models: names, folders or GGUF files.", metavar="MODEL"),
@@ -28,19 +30,19 @@ def visibility(
 
       floatlens visibility smollm2-135m gemma-3-270m.gguf --text stories.txt --shares 0,.01,.1,1 --texts 32
     """
-    from floatlens.folders import one_writer, refuse_folder_to_fill
-    from floatlens.lab.adaptation.curves import write_table
+    from floatlens.folders import files_added_to, refuse_folder_to_fill
     from floatlens.lab.adaptation.shares import MEASURES
     from floatlens.lab.adaptation.visibility import TABLE, WRITTEN_BY, lift_masks, over_sink_layers, sink_layers
     from floatlens.report.figures import against_visible_share, save_figure
 
     wanted = _shares(shares)
-    refuse_folder_to_fill(into)
+    pictures = [f"visibility.{ending}" for ending in FORMATS]
+    refuse_folder_to_fill(into, WRITTEN_BY, [TABLE, *pictures])
     console = make_console()
     with progress_bar(len(models) * texts * len(wanted), "Lifting masks") as advance:
         table = lift_masks(models, text, shares=wanted, texts=texts, length=length, advance=advance)
-    with one_writer(into, WRITTEN_BY) as place:
-        write_table(place / TABLE, table)
+    with files_added_to(into, WRITTEN_BY, [TABLE]) as folder:
+        table.write_parquet(folder / TABLE)
     for model in table["model"].unique(maintain_order=True):
         if not sink_layers(table, model):
             say(console, f"{model} has no layer in which the first token is a sink under the causal mask (10 %, ten times its null).")
@@ -58,8 +60,9 @@ def visibility(
             model, f"{100 * share:g} %", *(f"{row['value']:.1f} [{row['low']:.1f}, {row['high']:.1f}] ({row['null']:.1f})" for row in cells)
         )
     console.print(printed)
-    written = save_figure(against_visible_share(drawn, MEASURES[:2]), into / "visibility", ["svg", "png"])
-    say(console, f"Wrote {into / TABLE}, {' and '.join(map(str, written))}.")
+    with files_added_to(into, WRITTEN_BY, pictures) as folder:
+        save_figure(against_visible_share(drawn, MEASURES[:2]), folder / "visibility", FORMATS)
+    say(console, f"Wrote {into / TABLE}, {' and '.join(str(into / picture) for picture in pictures)}.")
 
 
 def _shares(text: str) -> list[float]:

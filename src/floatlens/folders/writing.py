@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,14 +35,17 @@ def refuse_place(path: str | os.PathLike[str], *, replacing: str | None = None) 
     refuse_busy(place_for(path, replacing=replacing))
 
 
-def refuse_folder_to_fill(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder that cannot be filled in place, which may be there already, or to which another process writes now.
+def refuse_folder_to_fill(path: str | os.PathLike[str], written_by: str, names: Sequence[str] = ()) -> None:
+    """Refuse a folder that cannot be filled in place: one that another command wrote, to which another process writes now, or in which
+    one of the names is a user's file. It may be there already.
 
     Examples
     --------
-    >>> refuse_folder_to_fill("a-folder-that-is-not-there")
+    >>> refuse_folder_to_fill("a-folder-that-is-not-there", "floatlens train")
     """
-    refuse_busy(place_to_add_to(path, []))
+    place = place_to_add_to(path, [*names])
+    _refuse_other_command(place, written_by)
+    refuse_busy(place)
 
 
 class UnfinishedFolder:
@@ -331,6 +334,17 @@ def write_whole(file: Path, content: bytes, *, sync: bool = True) -> None:
         raise
     if sync:
         _sync(file.parent)
+
+
+def is_half_written(file: Path) -> bool:
+    """Whether a file is what a process that was killed was just writing (`write_whole`).
+
+    Examples
+    --------
+    >>> is_half_written(Path("notes.txt"))
+    False
+    """
+    return file.name.startswith(".") and file.name.endswith(".unfinished") and file.is_file() and not file.is_symlink()
 
 
 def _remove_half_written(folder: Path) -> None:

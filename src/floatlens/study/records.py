@@ -12,6 +12,7 @@
 A unit is finished if its file is there and whole; nothing else says so. A file that is damaged is removed, and its unit runs again.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -27,7 +28,7 @@ from typing import Any
 import psutil
 
 from floatlens._version import __version__
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, shown
 from floatlens.study.planning import Plan
 from floatlens.study.sealed import Damaged, StoredUnit, unseal
 from floatlens.study.store import MARK, Store
@@ -72,7 +73,8 @@ class Found:
 def write_plan(store: Store, plan: Plan) -> None:
     """Write the file as it is run, and its units."""
     content = {"format": FORMAT, "name": plan.study.name, "again": plan.study.run.retries, "units": [unit.as_dict() for unit in plan.units]}
-    store.replace(MARK, (json.dumps(content) + "\n").encode())  # first: by it the folder is known as that of a study
+    sealed = {**content, "sha256": _digest(content)}
+    store.replace(MARK, (json.dumps(sealed) + "\n").encode())  # first: by it the folder is known as that of a study
     store.replace("study.toml", plan.text.encode())
 
 
@@ -84,14 +86,22 @@ def read_plan(store: Store) -> StoredPlan:
     try:
         stored = json.loads(content)
         if stored["format"] != FORMAT:
-            raise Refusal(f"{store.address} holds a study of format {stored['format']}, and this version reads {FORMAT}. Update floatlens.")
-        return StoredPlan(str(stored["name"]), int(stored["again"]), tuple(map(unit_of, stored["units"])))
-    except (ValueError, KeyError, TypeError) as error:
+            raise Refusal(
+                f"{store.address} holds a study of format {shown(stored['format'])}, and this version reads {FORMAT}. Update floatlens."
+            )
+        if stored.pop("sha256", None) != _digest(stored):  # a number that is changed here would put results under another name
+            raise Damaged("it was changed")
+        return StoredPlan(stored["name"], stored["again"], tuple(map(unit_of, stored["units"])))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, Refusal):
             raise
         raise Refusal(
             f"{store.address}/{MARK} is damaged. Run the study into the same folder again: it is written anew, and finished units stay."
         ) from None
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def look_through(store: Store, units: Sequence[Unit], *, progress: bool = True) -> Found:
@@ -141,10 +151,24 @@ def write_index(store: Store, found: Found) -> None:
 
 def stored_index(store: Store) -> dict[str, str]:
     """The finished units that the index names, with the SHA-256 of each."""
+    return _read_index(store) or {}
+
+
+def index_is_damaged(store: Store) -> bool:
+    """Whether there is an index that cannot be read, so that a unit that was lost since is not noticed."""
+    return _read_index(store) is None
+
+
+def _read_index(store: Store) -> dict[str, str] | None:
+    """None where it is damaged; it is written again when the next run ends."""
+    content = store.read("index.json")
+    if content is None:
+        return {}
     try:
-        return dict(json.loads(store.read("index.json") or b'{"units": {}}')["units"])
-    except (ValueError, KeyError, TypeError):
-        return {}  # it is written again when the next run ends, and says nothing that the units do not
+        units = json.loads(content)["units"]
+        return {str(unit_id): str(digest) for unit_id, digest in units.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _failures(store: Store) -> dict[str, list[dict[str, Any]]]:
@@ -153,7 +177,7 @@ def _failures(store: Store) -> dict[str, list[dict[str, Any]]]:
         try:
             record = json.loads(store.read(f"failures/{name}") or b"")
             by_id.setdefault(name.partition(".")[0], []).append({"error": "", "traceback": "", "refused": False, **record})
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             by_id.setdefault(name.partition(".")[0], []).append({"error": f"{name} is damaged", "traceback": "", "refused": False})
     return by_id
 

@@ -91,7 +91,7 @@ def unseal(content: bytes) -> StoredUnit:
         archive = zipfile.ZipFile(io.BytesIO(content[_HEADER:]))
         unit, run = (json.loads(archive.read(name)) for name in ("unit.json", "run.json"))
         return StoredUnit(unit_of(unit), run, archive)
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Damaged(f"it holds no unit ({type(error).__name__})") from None
 
 

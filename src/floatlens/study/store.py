@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from floatlens.errors import Refusal, reason
-from floatlens.folders import disk_failures, one_writer, refuse_folder_to_fill, write_whole
+from floatlens.folders import disk_failures, is_half_written, one_writer, refuse_folder_to_fill, write_whole
 
 WRITTEN_BY = "floatlens study"
 MARK = "plan.json"
@@ -76,15 +76,10 @@ def open_store(address: str | os.PathLike[str], *, new: bool = False) -> Store:
     if not there and not new:
         raise Refusal(f"{text} holds no study. Start one there: floatlens study run STUDY -o {text}")
     if new and not there and isinstance(store, FolderStore):
-        refuse_folder_to_fill(store.place)
-        if store.place.is_dir() and (strange := sorted(file.name for file in store.place.iterdir() if not _is_left_over(file))):
+        refuse_folder_to_fill(store.place, WRITTEN_BY)
+        if store.place.is_dir() and (strange := sorted(file.name for file in store.place.iterdir() if not is_half_written(file))):
             raise Refusal(f"{text} holds {strange[0]} and no study, so it is somebody else's. Choose another folder.")
     return store
-
-
-def _is_left_over(file: Path) -> bool:
-    """Whether a file is what a runner that was killed was just writing (`floatlens.folders.write_whole`)."""
-    return file.name.startswith(".") and file.name.endswith(".unfinished") and file.is_file() and not file.is_symlink()
 
 
 class FolderStore:
@@ -141,7 +136,7 @@ class FolderStore:
     def running(self) -> Iterator[str]:
         with one_writer(self.place, WRITTEN_BY) as place:
             self._began = True
-            for left in filter(_is_left_over, [*place.glob(".*"), *place.glob("*/.*")]):
+            for left in filter(is_half_written, [*place.glob(".*"), *place.glob("*/.*")]):
                 left.unlink()
             yield ""
 

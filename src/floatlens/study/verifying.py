@@ -6,7 +6,7 @@ import polars as pl
 
 from floatlens.study.measured import MEASUREMENTS
 from floatlens.study.one_model import SCHEMA
-from floatlens.study.records import look_through, read_plan, read_unit, stored_index
+from floatlens.study.records import index_is_damaged, look_through, read_plan, read_unit, stored_index
 from floatlens.study.store import Store
 from floatlens.study.units import QUESTIONS, Unit, unit_file
 from floatlens.terminal import counted, progress_bar
@@ -37,6 +37,8 @@ def verify_study(store: Store, *, progress: bool = True) -> Checked:
     units = {**plan.by_id, **found.stale}
     for unit_id in found.lost:
         faults.append(f"{unit_file(unit_id)} is missing: {units[unit_id].name if unit_id in units else 'a unit of an earlier plan'}.")
+    if index_is_damaged(store):
+        faults.append("index.json is damaged, so units that were lost since it was written cannot be named.")
     index, whole = stored_index(store), 0
     with progress_bar(len(found.finished), "Checking tables", show=progress) as advance:
         for unit_id, digest in found.finished.items():

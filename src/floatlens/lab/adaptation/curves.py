@@ -4,16 +4,19 @@ Decided here: the texts are those that the held-out loss is taken of, the first 
 them as they are, a diffusion model with their targets masked. Update 0 is the base under the mask of the run, before any training. For
 every layer: the share of attention on the first token, on the strongest key (chosen on one half of the rows, measured on the other) and
 on the anchors (rule `lift`), each with its null, per query group; and which token the strongest key is. One file per checkpoint is
-written as soon as it is measured, so an interrupted measurement resumes.
+written as soon as it is measured, so an interrupted measurement resumes; its name says what was measured on which texts, and its own
+SHA-256.
 
-Refused: a folder that holds no run, runs of different bases, data that do not belong to the run.
+Refused: a folder that holds no run, runs of one name, runs of different bases or data, data that do not belong to the run.
 """
 
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +24,24 @@ import polars as pl
 import torch
 import xarray as xr
 
+from floatlens._version import __version__
 from floatlens.capture.tapping import tap
 from floatlens.errors import Refusal
-from floatlens.folders import one_writer, write_whole
+from floatlens.folders import files_added_to, one_writer, say, write_whole
 from floatlens.lab.adaptation.data import prepare
 from floatlens.lab.adaptation.objective import visible_tokens
 from floatlens.lab.adaptation.recipe import Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, held_out_sequences
 from floatlens.lab.adaptation.shares import KEPT, shares_by_layer
 from floatlens.lab.adaptation.training import RUN
-from floatlens.models.adapters import Adapter, AdapterInfo, merge_adapter, read_adapter, refuse_other_base
+from floatlens.models.adapters import MASKS, OBJECTIVES, Adapter, AdapterInfo, merge_adapter, read_adapter, refuse_other_base
 from floatlens.models.loading import load
 
 WRITTEN_BY = "floatlens curves"
 CURVES = "curves.parquet"
 TEXTS_OF_A_KIND = 8
+_OF_TEXTS = {"base", "mask_token", "longest", "questions", "question_files", "text_files", "evaluation_files"}
+"""The fields of a recipe that decide which texts are held out."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +56,10 @@ class Checkpoint:
     adapter: Path | None
     sha256: str
 
-    @property
-    def file(self) -> str:
-        return f"{self.run}-{self.update:06d}-{self.sha256[:12]}.parquet"
+    def name(self, texts: str) -> str:
+        """The name under which its rows are kept, of texts with that digest."""
+        measured = (self.objective, self.mask, self.seed, self.update, self.sha256, texts)
+        return f"{self.run}-{self.update:06d}-{hashlib.sha256(repr(measured).encode()).hexdigest()[:16]}"
 
 
 def checkpoints_of(run: Path, updates: Sequence[int] | None = None) -> list[Checkpoint]:
@@ -64,12 +71,12 @@ def checkpoints_of(run: Path, updates: Sequence[int] | None = None) -> list[Chec
     Traceback (most recent call last):
     floatlens.errors.Refusal: nowhere holds no run of floatlens adapt (run.json is missing). Pass a folder that floatlens adapt wrote.
     """
-    _, about = read_run(run)
-    base = about["base_sha256"]
-    points = [Checkpoint(run.name, about["objective"], about["mask"], about["recipe"]["seed"], 0, None, base)]
+    recipe, about = read_run(run)
+    name = _name_of(run)
+    points = [Checkpoint(name, about["objective"], about["mask"], recipe.seed, 0, None, about["base_sha256"])]
     for file in sorted(run.glob("update-*.safetensors")):
         info, digest = read_adapter(file).info, hashlib.sha256(file.read_bytes()).hexdigest()
-        points.append(Checkpoint(run.name, info.objective, info.mask, info.seed, info.update, file, digest))
+        points.append(Checkpoint(name, info.objective, info.mask, info.seed, info.update, file, digest))
     return [point for point in points if updates is None or point.update in updates]
 
 
@@ -80,8 +87,10 @@ def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
         raise Refusal(f"{run} holds no run of floatlens adapt ({RUN} is missing). Pass a folder that floatlens adapt wrote.")
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
-        return recipe_of(about["recipe"], str(file)), about
-    except (ValueError, KeyError, TypeError):
+        if about["objective"] not in OBJECTIVES or about["mask"] not in MASKS or not isinstance(about["base_sha256"], str):
+            raise ValueError
+        return recipe_of(about["recipe"], str(file)), {**about, "data": dict(about["data"])}
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Refusal(f"{file} does not say which run the folder holds. Pass a folder that floatlens adapt wrote.") from None
 
 
@@ -118,25 +127,72 @@ def measure_checkpoints(
     points = [point for run in runs for point in checkpoints_of(run, updates)]
     if not points:
         raise Refusal("No checkpoint is left to measure. Name updates that the runs have kept (--updates).")
-    bases = {read_run(run)[1]["base_sha256"] for run in runs}
-    if len(bases) > 1:
-        raise Refusal("The runs have different bases, so their curves would not compare. Measure them into different folders.")
+    _refuse_incomparable(runs)
+    digest = digest_of_texts(runs[0])
     with one_writer(into, WRITTEN_BY) as place:
         texts: list[TrainingSequence] | None = None
         tokenizer: Any = None
         tables = []
         for point in points:
-            file = place / point.file
-            if not file.is_file():
+            rows = _restore(place, point.name(digest))
+            if rows is None:
                 if texts is None:
                     texts, tokenizer = texts_of(runs[0], data_folder)
                 recipe, _ = read_run(runs[0])
-                write_table(file, measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token))
-            tables.append(pl.read_parquet(file))
+                measured = measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token)
+                rows = _store(place, point.name(digest), measured)
+            tables.append(rows)
             advance(1)
-        joined = pl.concat(tables)
-        write_table(place / CURVES, joined)
+    joined = pl.concat(tables)
+    with files_added_to(into, WRITTEN_BY, [CURVES]) as folder:
+        joined.write_parquet(folder / CURVES)
     return joined
+
+
+def _restore(folder: Path, name: str) -> pl.DataFrame | None:
+    """The rows that are kept under a name; None if there are none. A file that was changed is named and removed."""
+    for file in sorted(folder.glob(f"{escape(name)}-*.parquet")):
+        content = file.read_bytes()
+        if file.name == _file_name(name, content):
+            return pl.read_parquet(io.BytesIO(content))
+        say(f"{file} is damaged: it is removed, and what it held is measured again.")
+        file.unlink()
+    return None
+
+
+def _store(folder: Path, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+    content = io.BytesIO()
+    rows.write_parquet(content)
+    write_whole(folder / _file_name(name, content.getvalue()), content.getvalue())
+    return rows
+
+
+def _file_name(name: str, content: bytes) -> str:
+    return f"{name}-{hashlib.sha256(content).hexdigest()}.parquet"
+
+
+def _refuse_incomparable(runs: Sequence[Path]) -> None:
+    """Refuse runs whose rows could not be told apart, or would not compare."""
+    names = [_name_of(run) for run in runs]
+    if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
+        raise Refusal(
+            f"Two runs are called {twice}, by which their rows are told apart. Rename one, or measure them into different folders."
+        )
+    about = [read_run(run)[1] for run in runs]
+    for what, of in (("bases", "base_sha256"), ("data", "data")):
+        if any(each[of] != about[0][of] for each in about):
+            raise Refusal(f"The runs have different {what}, so their curves would not compare. Measure them into different folders.")
+
+
+def _name_of(run: Path) -> str:
+    return Path(os.path.abspath(run)).name  # also of `.` and `..`
+
+
+def digest_of_texts(run: Path) -> str:
+    """A hash of all that the held-out texts of a run and their measures follow from."""
+    recipe, about = read_run(run)
+    drawn = recipe.model_dump_json(include=_OF_TEXTS)
+    return hashlib.sha256(repr((__version__, drawn, sorted(about["data"].items()), TEXTS_OF_A_KIND)).encode()).hexdigest()
 
 
 def measure_checkpoint(point: Checkpoint, base: str, texts: Sequence[TrainingSequence], tokenizer: Any, mask_token: str) -> pl.DataFrame:
@@ -166,13 +222,6 @@ def _untrained(point: Checkpoint, base: str, mask_token_id: int) -> Adapter:
 def _rows(data: xr.Dataset, point: Checkpoint, kind: str, number: int, tokens: torch.Tensor, tokenizer: Any) -> pl.DataFrame:
     of_point = {"run": point.run, "objective": point.objective, "mask": point.mask, "seed": point.seed, "update": point.update}
     return pl.DataFrame([{**of_point, "kind": kind, "text": number, **row} for row in shares_by_layer(data, tokens, tokenizer)])
-
-
-def write_table(file: Path, table: pl.DataFrame) -> None:
-    """Write a table as Parquet, whole or not at all."""
-    content = io.BytesIO()
-    table.write_parquet(content)
-    write_whole(file, content.getvalue())
 
 
 def over_layers(curves: pl.DataFrame, layers: range, *, group: str = "unmasked", kind: str | None = None) -> pl.DataFrame:

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from floatlens.errors import Refusal
-from floatlens.folders import one_writer, write_whole
+from floatlens.errors import Refusal, shown
+from floatlens.folders import is_half_written, one_writer, write_whole
 from floatlens.lab.adaptation.adapter import attach, mask_token_of, refuse_model
 from floatlens.lab.adaptation.data import Data, prepare
 from floatlens.lab.adaptation.objective import Predictor, backward, held_out_losses
@@ -301,6 +301,8 @@ def refuse_other_run(folder: Path, adaptation: Adaptation) -> dict[str, Any]:
     if not file.exists():
         if done:
             raise Refusal(f"{folder} holds a state but does not say of which run ({RUN} is missing). Choose another folder (--into).")
+        if folder.is_dir() and (strange := sorted(entry.name for entry in folder.iterdir() if not is_half_written(entry))):
+            raise Refusal(f"{folder} holds {shown(strange[0])} and no run, so it is somebody else's. Choose another folder (--into).")
         return own
     try:
         before = json.loads(file.read_text())

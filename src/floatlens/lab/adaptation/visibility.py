@@ -16,13 +16,14 @@ import torch
 import xarray as xr
 
 from floatlens.capture.tapping import tap
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, shown
 from floatlens.lab.adaptation.data import documents_of
 from floatlens.lab.adaptation.objective import annealed_mask
 from floatlens.lab.adaptation.shares import KEPT, shares_by_layer
 from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 from floatlens.statistics.resampling import bootstrap
+from floatlens.terminal import counted
 
 WRITTEN_BY = "floatlens visibility"
 TABLE = "visibility.parquet"
@@ -56,6 +57,9 @@ def lift_masks(
     polars.DataFrame
         One row per model, share, text, layer and measure: `value` and `null` in percent, `key` and `token` of the strongest key.
     """
+    names = [Path(model).name for model in models]
+    if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
+        raise Refusal(f"Two models are called {shown(twice)}, by which their rows are told apart. Measure them into a folder each.")
     documents = list(documents_of(text_file))
     tables = []
     for model in models:
@@ -74,7 +78,10 @@ def lift_masks(
 
 def _refuse_other_masks(lm: LanguageModel, model: str, length: int) -> None:
     if lm.family != "autoregressive":
-        raise Refusal(f"{model} is no autoregressive model, so it has no causal mask to lift. Name one that writes from left to right.")
+        raise Refusal(
+            f"{model} is a model of the family {lm.family}, whose mask is not lifted. Name one of the family autoregressive, such as "
+            "smollm2-135m."
+        )
     window = getattr(lm.module.config, "sliding_window", None)
     if window is not None and length > window:
         raise Refusal(f"{model} has layers that see no more than {window} tokens back; read at most that many (--length {window}).")
@@ -90,7 +97,8 @@ def _cut(lm: LanguageModel, documents: Sequence[str], texts: int, length: int, f
         if len(cut) == texts:
             return cut
     raise Refusal(
-        f"{file} has {len(cut)} documents of {length} tokens or more, not {texts}; ask for fewer or shorter ones (--texts, --length)."
+        f"{file} has {counted(len(cut), 'document')} of {length} tokens or more, not {texts}; ask for fewer or shorter ones "
+        "(--texts, --length)."
     )
 
 

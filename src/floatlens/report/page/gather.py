@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -27,15 +27,18 @@ from floatlens.report.page.group import InMemory, Sink, write_array, write_group
 from floatlens.report.page.quantise import PATTERN, WEIGHT, as_levels, fitting_way, weights_as_levels
 from floatlens.report.page.sample import PARTS, SampleArrays, arrays_of, lift_by_head
 from floatlens.report.page.schema import PAGE_VERSION, PageDocument, RunDocument, SampleDocument
-from floatlens.report.page.studies import evaluations_of, read_claims
+from floatlens.report.page.studies import evaluations_of, read_answers, read_claims
 from floatlens.report.page.training import CURVES, read_curves, write_training
-from floatlens.terminal import progress_bar
+from floatlens.terminal import counted, progress_bar
 from floatlens.trace.trace import Trace, open_trace
 
 IN_MEMORY = 1 << 29  # bytes: smaller samples are read once
 DID_NOT_FIT = "Values per head and key did not fit into a single file. Use `floatlens view`, or `floatlens report --folder`."
 PATTERN_DID_NOT_FIT = "The full patterns did not fit into a single file. Use `floatlens view`, or `floatlens report --folder`."
 NO_HEADS = "The trace kept only means over heads. Record it with detail={'mass': 'head'} (--detail mass=head)."
+
+
+Source = TypeVar("Source")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,26 +69,29 @@ class Choices:
 def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     """Look at every place and open what is there."""
     traces: list[tuple[str, Trace]] = []
-    claims: dict[str, Path] = {}
-    tables: dict[str, pl.DataFrame] = {}
-    training: dict[str, pl.DataFrame] = {}
-    of_demo: dict[str, dict[str, int]] = {}
+    claims: list[tuple[str, Path]] = []
+    tables: list[tuple[str, pl.DataFrame]] = []
+    training: list[tuple[str, pl.DataFrame]] = []
+    of_demos: list[dict[str, int]] = []
     for path in paths:
         given = os.fspath(path)
+        if not given:
+            raise Refusal("The name of a run is empty. Pass traces, or folders that floatlens has written.")
         place = Path(given)
         if "://" not in given and (place / CURVES).is_file():
-            training[place.name] = read_curves(place)
+            _refuse_damaged(place)
+            training.append((last_part(given), read_curves(place)))
         elif "://" not in given and (place / "claims.json").is_file():
             _refuse_damaged(place)
-            claims[place.name] = place / "claims.json"
+            claims.append((last_part(given), place / "claims.json"))
             if (place / "tables" / "answers.parquet").is_file():
-                tables[place.name] = pl.read_parquet(place / "tables" / "answers.parquet")
+                tables.append((last_part(given), read_answers(place / "tables" / "answers.parquet")))
             folders = sorted((place / "traces").glob("*.zarr"), key=_diffusion_first)
-            of_demo[place.name] = {folder.stem: len(traces) + number for number, folder in enumerate(folders)}
+            of_demos.append({folder.stem: len(traces) + number for number, folder in enumerate(folders)})
             traces += [(folder.stem, open_trace(folder)) for folder in folders]
         elif "://" not in given and (place / "results.parquet").is_file():
             _refuse_damaged(place)
-            tables[place.name] = pl.read_parquet(place / "results.parquet")
+            tables.append((last_part(given), read_answers(place / "results.parquet")))
             inside = sorted((place / "traces").glob("*/*.zarr"))
             traces += [(f"{folder.parent.name}-{folder.stem}", open_trace(folder)) for folder in inside]
         elif "://" not in given and not place.is_dir():
@@ -95,10 +101,10 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             )
         else:
             traces.append((last_part(given), open_trace(given)))
-    named = with_different_names(traces)
+    named, demos = with_different_names(traces), with_different_names(claims)
     names = list(named)
-    runs = {source: {role: names[number] for role, number in numbers.items()} for source, numbers in of_demo.items()}
-    return Sources(named, claims, tables, training, runs)
+    runs = {source: {role: names[number] for role, number in numbers.items()} for source, numbers in zip(demos, of_demos, strict=True)}
+    return Sources(named, demos, with_different_names(tables), with_different_names(training), runs)
 
 
 def _diffusion_first(folder: Path) -> tuple[int, str]:
@@ -115,15 +121,26 @@ def last_part(path: str) -> str:
     >>> last_part("runs/mdm.zarr"), last_part("GSAI-ML/LLaDA-8B-Instruct")
     ('mdm', 'LLaDA-8B-Instruct')
     """
-    return path.replace("\\", "/").rstrip("/").rpartition("/")[2].removesuffix(".zarr")
+    last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return (Path(os.path.abspath(path)).name if last in ("", ".", "..") else last).removesuffix(".zarr")
 
 
-def with_different_names(traces: Sequence[tuple[str, Trace]]) -> dict[str, Trace]:
-    """Traces by name; those with the same name are numbered."""
-    counts, seen, named = Counter(name for name, _ in traces), Counter[str](), dict[str, Trace]()
-    for name, trace in traces:
-        seen[name] += 1
-        named[f"{name}-{seen[name]}" if counts[name] > 1 else name] = trace
+def with_different_names(found: Sequence[tuple[str, Source]]) -> dict[str, Source]:
+    """What was found, by name; what has the same name is numbered.
+
+    Examples
+    --------
+    >>> with_different_names([("run", 1), ("run-2", 2), ("run", 3)])
+    {'run-1': 1, 'run-2': 2, 'run-3': 3}
+    """
+    counts = Counter(name for name, _ in found)
+    named: dict[str, Source] = {}
+    for name, source in found:
+        own, number = name, 0
+        while counts[name] > 1 and (own in counts or own in named):
+            number += 1
+            own = f"{name}-{number}"
+        named[own] = source
     return named
 
 
@@ -180,8 +197,8 @@ def write_page(sink: Sink, sources: Sources, choices: Choices, *, room: Room = N
 def _chosen(name: str, trace: Trace, samples: Sequence[int]) -> list[int]:
     for number in samples:
         if not 0 <= number < len(trace):
-            raise Refusal(f"{name} has {len(trace)} samples, counted from 0; there is no sample {number}.")
-    return list(samples) or list(range(len(trace)))
+            raise Refusal(f"{name} has {counted(len(trace), 'sample')}, counted from 0; there is no sample {number}.")
+    return list(dict.fromkeys(samples)) or list(range(len(trace)))
 
 
 def _loaded(data: xr.Dataset) -> xr.Dataset:

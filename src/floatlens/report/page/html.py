@@ -106,6 +106,8 @@ def write_file(path: Path, sources: Sources, choices: Choices, *, largest: int =
 def refuse_file(path: Path) -> Path:
     """Refuse a place where a file cannot be written, before anything runs."""
     place = path.expanduser().absolute()
+    if place.is_symlink():
+        raise Refusal(f"{path} is a link, and what it leads to is not replaced. Name the file itself, or a new one.")
     if place.is_dir():
         raise Refusal(f"{path} is a folder. Name a file, such as {path / 'report.html'}, or pass --folder to write a new folder.")
     if not place.parent.is_dir():

@@ -4,6 +4,7 @@ Verdicts and numbers are read as the demo wrote them; summaries are those of `fl
 be summarised (its conditions were asked of different questions) is left out with the reason.
 """
 
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import polars as pl
 from floatlens.errors import Refusal
 from floatlens.report.page.group import Sink, write_group
 from floatlens.report.page.schema import AnswerDocument, ClaimDocument, ClaimsDocument, EvaluationDocument, Number, Point
+from floatlens.study.one_model import SCHEMA
 from floatlens.study.outcomes import Outcome, summarise
 
 SEEN_IN = {
@@ -52,7 +54,7 @@ def read_claims(file: Path, source: str, runs: Mapping[str, str] | None = None) 
         claims = [_claim(claim, {role: role for role in models} if runs is None else runs) for claim in document["claims"]]
         about = {str(name): str(value) for name, value in document["about"].items() if not isinstance(value, dict)}
         return ClaimsDocument(source, str(document.get("caution", "")), list(models.values()), about, claims)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refusal(f"{file} cannot be read as the claims of a demo ({type(error).__name__}: {error}). Run the demo again.") from None
 
 
@@ -80,6 +82,32 @@ def _claim(claim: Mapping[str, Any], runs: Mapping[str, str]) -> ClaimDocument:
 
 def _number(value: Any) -> float | None:
     return None if value is None or math.isnan(float(value)) else float(value)
+
+
+def read_answers(file: Path) -> pl.DataFrame:
+    """The table of answers that an evaluation or a demo has written."""
+    again = "Run the command again that wrote it."
+    try:
+        table = pl.read_parquet(io.BytesIO(file.read_bytes()))  # a path would be taken for a pattern
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise Refusal(f"{file} cannot be read ({error}). {again}") from None
+    for name, kind in SCHEMA.items():
+        if name not in table.columns:
+            if name in _ALWAYS:
+                raise Refusal(f"{file} has no column {name!r}. Pass a folder that `floatlens eval` or `floatlens demo` wrote.")
+        elif not _is_kind(table[name].dtype, kind):
+            raise Refusal(f"{file} holds something else than it should in the column {name!r}. {again}")
+    if table.is_empty():
+        raise Refusal(f"{file} holds no rows. {again}")
+    return table
+
+
+_ALWAYS = ("model", "sample", "context", "kind", "level", "intervention", "control", "prompt", "prediction", "answer", "accuracy")
+"""Columns that tables of every version have."""
+
+
+def _is_kind(found: pl.DataType, kind: Any) -> bool:
+    return found == kind or found == pl.Null or (kind != pl.String and found.is_numeric())
 
 
 def evaluations_of(sink: Sink, table: pl.DataFrame, name: str, first: int) -> tuple[list[EvaluationDocument], dict[str, str]]:

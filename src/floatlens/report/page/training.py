@@ -4,11 +4,13 @@ Decided here: runs with the same objective and mask, each with another seed, are
 seeds; it has a point only where all of them have a checkpoint. A run alone is a curve with an interval over the texts that it read. Rows of
 one group are a curve of their own. The axis `depth` holds the mean over all layers first, and then every layer.
 
-Refused: a table without the columns that `floatlens curves` writes, or without a row.
+Refused: a table without the columns that `floatlens curves` writes, with others of that name, with a measurement twice, or without a row.
 """
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +22,19 @@ from floatlens.report.page.schema import CurveDocument, TrainingDocument
 from floatlens.statistics.resampling import bootstrap
 
 CURVES = "curves.parquet"
-COLUMNS = ("run", "objective", "mask", "seed", "update", "text", "group", "layer", "measure", "value", "null")
+COLUMNS: dict[str, Any] = {
+    "run": pl.String,
+    "objective": pl.String,
+    "mask": pl.String,
+    "seed": pl.Int64,
+    "update": pl.Int64,
+    "text": pl.Int64,
+    "group": pl.String,
+    "layer": pl.Int64,
+    "measure": pl.String,
+    "value": pl.Float64,
+    "null": pl.Float64,
+}
 KINDS = {"ar": "next token", "diffusion": "diffusion"}
 
 
@@ -28,12 +42,19 @@ def read_curves(folder: Path) -> pl.DataFrame:
     """The table of a folder that `floatlens curves` wrote."""
     file = folder / CURVES
     try:
-        table = pl.read_parquet(file)
+        table = pl.read_parquet(io.BytesIO(file.read_bytes()))  # a path would be taken for a pattern
     except (OSError, pl.exceptions.PolarsError) as error:
         raise Refusal(f"{file} cannot be read ({error}). Write it again with `floatlens curves`.") from None
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise Refusal(f"{file} has no column {missing[0]!r}. Pass a folder that `floatlens curves` wrote.")
+    for name, kind in COLUMNS.items():
+        found = table[name].dtype
+        fits = found == kind if kind == pl.String else found.is_integer() if kind == pl.Int64 else found.is_numeric()
+        if not fits or table[name].has_nulls():
+            raise Refusal(f"{file} holds something else than it should in the column {name!r}. Write it again with `floatlens curves`.")
+    if table.select("run", "update", "text", "group", "layer", "measure").is_duplicated().any():
+        raise Refusal(f"{file} holds a measurement twice, so it cannot be told which one counts. Write it again with `floatlens curves`.")
     if table.is_empty():
         raise Refusal(f"{file} holds no rows. Write it again with `floatlens curves`.")
     return table
