@@ -1,8 +1,8 @@
 """The tap: a context in which every attention call of a model is observed, and may be edited.
 
-A `TorchFunctionMode` sees each `scaled_dot_product_attention`; hooks tell which module is running and where a forward begins and ends, and
-switch the mode on only while a module runs that may call attention, because it slows down every function of torch. The output comes from
-torch's own kernel, so an observed model is bit-identical to an unobserved one. Gradients are off inside a tap.
+An `AttentionWatch` is told of each `scaled_dot_product_attention`; hooks tell which module is running and where a forward begins and
+ends, and calls are watched only while a module runs that may make one. The output comes from torch's own kernel, so an observed model is
+bit-identical to an unobserved one. Gradients are off inside a tap.
 
 During a forward the tap only holds what it was shown. When the forward ends, or when it holds more than `held_bytes`, layers that see the
 same keys are reduced together (`holding.py`); what they gave is fetched from the device in one transfer.
@@ -16,10 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import xarray as xr
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
@@ -44,6 +42,7 @@ from floatlens.capture.walk import Workspace
 from floatlens.errors import Refusal
 
 _open_in_this_thread = threading.local()
+from floatlens.capture.watching import AttentionWatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +110,8 @@ class Tap:
         if getattr(_open_in_this_thread, "tap", None) is not None:
             raise Refusal("Another tap is open in this thread; close it first, or ask one tap for everything.")
         _open_in_this_thread.tap = self
-        self._running = RunningModules(self._model, _AttentionMode(self._on_attention))
+        self._watch = AttentionWatch(self._on_attention)
+        self._running = RunningModules(self._model, self._watch)
         self._handles: list[RemovableHandle] = [
             self._model.register_forward_pre_hook(self._remember_inputs, with_kwargs=True),
             self._model.register_forward_hook(self._forget_inputs, always_call=True),
@@ -127,9 +127,11 @@ class Tap:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._running.remove()
         self._no_grad.__exit__(kind, error, traceback)
+        self._watch.begin()
         for handle in self._handles:
             handle.remove()
         self._forward = None
+        self._watch.end()
         self._outer_inputs = {}
         self._previous.clear()
         self._workspace = Workspace(self._workspace.entries)
@@ -233,6 +235,7 @@ class Tap:
         module = self._running.calling()
         if module is None:  # another model, run inside the tap
             return function(*args, **kwargs)
+        self._watch.settle()
         if self._forward is None:
             if not self._has_steps:
                 raise Refusal(
@@ -288,19 +291,6 @@ class Tap:
             logsumexp = None if logsumexp is None else logsumexp[samples]
         mass = None if before.now is None else before.now.mass if samples is None else before.now.mass[samples]
         self._held.add(Held(self._numbers.identities[-1], call, scene, logsumexp, mass), self._request.held_bytes)
-
-
-class _AttentionMode(TorchFunctionMode):
-    """Hands each attention call to the tap, everything else on."""
-
-    def __init__(self, on_attention: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self._on_attention = on_attention
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.scaled_dot_product_attention:
-            return self._on_attention(func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
 
 
 def tap(
