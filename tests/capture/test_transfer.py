@@ -11,6 +11,7 @@ import floatlens as fl
 from floatlens.capture import transfer
 from floatlens.capture.checks import Check, send
 from floatlens.capture.transfer import Arriving, Landing
+from floatlens.trace import recording
 from writers import MASK, PROMPTS
 from zoo import build
 
@@ -102,7 +103,11 @@ def test_a_step_arrives_while_the_next_pass_runs(device: str, monkeypatch: pytes
     monkeypatch.setattr(Arriving, "__init__", sending)
     monkeypatch.setattr(Arriving, "arrays", arriving)
     trace = lm.trace(PROMPTS[:1], gen_length=3, progress=False)
+    assert happened == ["pass", "pass", "pass", "sent", "arrived"], "small steps are reduced and sent together"
+    happened.clear()
+    monkeypatch.setattr(recording, "TOGETHER_BYTES", 0)
+    one_by_one = lm.trace(PROMPTS[:1], gen_length=3, progress=False)
     first = ["pass", "sent"]
     later = ["pass", "arrived", "sent"] if device in transfer.MEANWHILE else ["arrived", "pass", "sent"]
     assert happened == [*first, *later, *later, "arrived"]
-    assert trace.sample(0).sizes["step"] == 3
+    assert trace.sample(0).sizes["step"] == one_by_one.sample(0).sizes["step"] == 3

@@ -15,10 +15,11 @@ from torch import Tensor
 from floatlens.capture.call import AttentionCall, full_precision
 from floatlens.capture.checks import Check, fetch
 from floatlens.capture.layers import LayerIdentity
-from floatlens.capture.observation import Scene, observe_together, stacked
-from floatlens.capture.records import Record, record_of
-from floatlens.capture.reducers import patterns_of
-from floatlens.capture.reduction import Reducing, SeenLayers, reduce_layers
+from floatlens.capture.observation import Labelled, Scene, observe_together, stacked
+from floatlens.capture.records import Record
+from floatlens.capture.reducers.geometry import Norms
+from floatlens.capture.reduction import Reducing, SeenLayers
+from floatlens.capture.steps import Stack
 from floatlens.capture.walk import at_once
 from floatlens.errors import Refusal
 
@@ -64,13 +65,18 @@ class Held:
 
 @dataclass(eq=False)
 class HeldCalls:
-    """The calls of a forward that wait to be reduced, and the records of those that were."""
+    """The calls of a forward that wait to be reduced, the records of those that were, and stacks of those that will be with others.
+
+    `step` is the number of the forward, if it is to be named in messages.
+    """
 
     how: Reducing
     patterns: Sequence[tuple[int, int]] = ()
     checks: list[Check] = field(default_factory=list)
     on_seen: Callable[[SeenLayers], None] | None = None
+    step: int | None = None
     records: list[Record] = field(default_factory=list)
+    stacks: list[Stack] = field(default_factory=list)
     bytes: int = 0
     _waiting: list[Held] = field(default_factory=list)
 
@@ -86,8 +92,9 @@ class HeldCalls:
             fetch([], self.checks)  # a check keeps alive what it would explain
             self.checks.clear()
 
-    def reduce(self) -> None:
-        """Reduce what waits, and hold nothing."""
+    def reduce(self, later: int = 0) -> None:
+        """Reduce what waits, and hold no call any more. A whole forward of at most `later` bytes is only stacked."""
+        stack_only = not self.records and self.bytes <= later
         waiting, self._waiting, self.bytes = self._waiting, [], 0
         together: dict[tuple[object, ...], list[Held]] = {}
         for held in waiting:
@@ -96,20 +103,26 @@ class HeldCalls:
         for alike in together.values():
             for layers in as_many_as_fit(alike, alike[0].call):
                 with full_precision(layers[0].call.query.device):
-                    self._reduce(layers)
+                    self._reduce(layers, stack_only=stack_only)
 
-    def _reduce(self, layers: Sequence[Held]) -> None:
-        observation = observe_together([held.call for held in layers], layers[0].scene, [held.logsumexp for held in layers])
-        identities = tuple(held.identity for held in layers)
-        patterns, chosen = patterns_of([identity.layer for identity in identities], self.patterns)
-        how = Reducing([*self.how.makers, *patterns], self.how.workspace, self.how.averaged)
-        values = reduce_layers(observation, how, self.checks)
+    def _reduce(self, layers: Sequence[Held], *, stack_only: bool) -> None:
+        calls, logsumexp, with_values = [held.call for held in layers], [held.logsumexp for held in layers], Norms in self.how.makers
+        observation = observe_together(calls, layers[0].scene, logsumexp, with_values=with_values)
+        if self.step is not None:
+            observation = replace(observation, steps=(self.step,))
+        stack = Stack(tuple(held.identity for held in layers), observation)
         before = [held.mass_before_edits for held in layers if held.mass_before_edits is not None]
-        if before:
-            values["mass_before_edits"] = (("layer", "sample", "head", "group", "key"), stacked(before))
-        self.records.append(record_of(identities, observation, values, chosen))
+        if stack_only and not before:
+            stack = stack.in_own_memory()
+            self.stacks.append(stack)
+        else:
+            record = stack.reduced(self.how, self.patterns, self.checks)
+            if before:
+                mass: Labelled = (("layer", "sample", "head", "group", "key"), stacked(before))
+                record = replace(record, values={**record.values, "mass_before_edits": mass})
+            self.records.append(record)
         if self.on_seen is not None:
-            self.on_seen(SeenLayers(identities, replace(observation, values=())))
+            self.on_seen(stack.seen)
 
 
 def as_many_as_fit(alike: Sequence[OfCall], call: AttentionCall) -> Iterator[Sequence[OfCall]]:

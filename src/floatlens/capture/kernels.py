@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.watching import ATTENTION
 
 # torch.nn.attention.SDPBackend, as aten._fused_sdp_choice returns them
 FLASH, EFFICIENT, CUDNN = 1, 2, 3
@@ -112,9 +112,7 @@ def chosen_kernel(call: AttentionCall, among: frozenset[tuple[str, int]] = TESTE
 
 def plain(call: AttentionCall) -> Tensor:
     """The call through the public function, as a model would make it."""
-    return F.scaled_dot_product_attention(
-        call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=call.grouped
-    )
+    return ATTENTION(call.query, call.key, call.value, call.mask, 0.0, call.causal, scale=call.scale, enable_gqa=call.grouped)
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:

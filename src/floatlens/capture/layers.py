@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -157,6 +158,7 @@ class LayerNumbers:
         return identity
 
 
+@cache
 def index_in_list(module: str) -> int | None:
     """The first number in a module's path: its place in the list of layers."""
     match = re.search(r"(?:^|\.)(\d+)(?:\.|$)", module)

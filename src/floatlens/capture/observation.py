@@ -144,8 +144,9 @@ class Observation:
     scale: float
     query: Tensor  # (layer, sample, head, query, depth)
     key: Tensor  # (layer, sample, kv_head, key, depth)
-    values: tuple[Tensor, ...] = ()  # of each layer, (sample, kv_head, key, depth)
+    value: Tensor | None = None  # (layer, sample, kv_head, key, depth), if anything is to be said about values
     logsumexp: Tensor | None = None  # (layer, sample, head, query), of the scaled and masked scores, where the kernel hands it out
+    steps: tuple[int, ...] = ()  # of a loop, whose samples lie side by side; empty where nobody counts steps
 
     @property
     def visibility(self) -> Visibility:
@@ -197,7 +198,8 @@ class Observation:
     @cached_property
     def value_norm(self) -> Tensor:
         """(layer, sample, head, key), in at least float32."""
-        return self._per_query_head(_norm(stacked(self.values)))
+        assert self.value is not None
+        return self._per_query_head(_norm(self.value))
 
     def _per_query_head(self, values: Tensor) -> Tensor:
         repeats = self.heads // values.shape[2]
@@ -215,6 +217,11 @@ class Observation:
         """Room for a result, (matrix, *shape), in at least float32."""
         return torch.full((self.layers * self.samples * self.heads, *shape), fill, dtype=self.dtype, device=self.device)
 
+    def name_of(self, sample: int) -> str:
+        """What a sample is called in messages: its number in the batch, and the step if steps are counted."""
+        step, own = divmod(sample, self.samples // max(1, len(self.steps)))
+        return f"step {self.steps[step]}, sample {own}" if self.steps else f"sample {own}"
+
     def samples_of(self, texts: slice) -> slice:
         """Which samples some texts are of. Texts are the samples of all layers in one row; those of several layers must be all of each."""
         first = texts.start % self.samples
@@ -230,7 +237,9 @@ class Observation:
         return self.for_texts(part(values, self.samples_of(texts), heads), texts)
 
 
-def observe_together(calls: Sequence[AttentionCall], scene: Scene, logsumexp: Sequence[Tensor | None]) -> Observation:
+def observe_together(
+    calls: Sequence[AttentionCall], scene: Scene, logsumexp: Sequence[Tensor | None], *, with_values: bool = False
+) -> Observation:
     """Calls that share a scene and have the same shapes, as one observation."""
     known = [of_call for of_call in logsumexp if of_call is not None]
     return Observation(
@@ -239,7 +248,7 @@ def observe_together(calls: Sequence[AttentionCall], scene: Scene, logsumexp: Se
         scale=calls[0].scale,
         query=stacked([call.query for call in calls]),
         key=stacked([call.key for call in calls]),
-        values=tuple(call.value for call in calls),
+        value=stacked([call.value for call in calls]) if with_values else None,
         logsumexp=stacked(known) if len(known) == len(calls) else None,
     )
 

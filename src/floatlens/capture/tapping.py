@@ -1,8 +1,8 @@
 """The tap: a context in which every attention call of a model is observed, and may be edited.
 
-A `TorchFunctionMode` sees each `scaled_dot_product_attention`; hooks tell which module is running and where a forward begins and ends, and
-switch the mode on only while a module runs that may call attention, because it slows down every function of torch. The output comes from
-torch's own kernel, so an observed model is bit-identical to an unobserved one. Gradients are off inside a tap.
+An `AttentionWatch` is told of each `scaled_dot_product_attention`; hooks tell which module is running and where a forward begins and
+ends, and calls are watched only while a module runs that may make one. The output comes from torch's own kernel, so an observed model is
+bit-identical to an unobserved one. Gradients are off inside a tap.
 
 During a forward the tap only holds what it was shown. When the forward ends, or when it holds more than `held_bytes`, layers that see the
 same keys are reduced together (`holding.py`); what they gave is fetched from the device in one transfer.
@@ -16,15 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import xarray as xr
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from floatlens._version import __version__
 from floatlens.capture.arguments import as_pairs, is_whole
 from floatlens.capture.call import AttentionCall, full_precision, read_call, unpack_heads
+from floatlens.capture.checks import Check
 from floatlens.capture.edits import Before, Edit, Received, apply_edits, describe, received, refuse_uncallable, uses_statistics
 from floatlens.capture.forward import Forward, Groups, Regions, known_padding, named_inputs, pad_token
 from floatlens.capture.holding import HELD_BYTES, Held, HeldCalls
@@ -37,10 +36,13 @@ from floatlens.capture.layers import (
     refuse_surplus,
     refuse_what_cannot_be_tapped,
 )
-from floatlens.capture.records import StepArrays, StepRecord, assemble, fetch_steps
+from floatlens.capture.observation import Scene
+from floatlens.capture.records import Record, StepArrays, StepRecord, assemble, fetch_steps
 from floatlens.capture.reducers import DEFAULT_KEEP, as_names, reducer_makers
 from floatlens.capture.reduction import Reducing, SeenLayers
+from floatlens.capture.steps import Stack
 from floatlens.capture.walk import Workspace
+from floatlens.capture.watching import AttentionWatch
 from floatlens.errors import Refusal
 
 _open_in_this_thread = threading.local()
@@ -48,7 +50,7 @@ _open_in_this_thread = threading.local()
 
 @dataclass(frozen=True, eq=False)
 class TapRequest:
-    """What a tap is asked for. The parameters of `tap` say what each field means; the last three are for recorders.
+    """What a tap is asked for. The parameters of `tap` say what each field means; those from `on_seen` on are for recorders.
 
     Refused: samples that are not a slice, blocks that hold no weight, and a negative number of bytes.
     """
@@ -65,6 +67,8 @@ class TapRequest:
     block_entries: int | None = None
     held_bytes: int = HELD_BYTES
     on_seen: Callable[[SeenLayers], None] | None = None  # is given all recorded layers; records then stay on the device (`take_step`)
+    on_stacked: Callable[[Sequence[Stack]], None] | None = None  # is given forwards of at most `later_bytes`, which are not reduced
+    later_bytes: int = 0
     averaged: frozenset[str] = frozenset()  # arrays that are averaged over heads on the device
     record: bool = True  # False: steps are counted and edited, and their records stay empty
 
@@ -111,7 +115,8 @@ class Tap:
         if getattr(_open_in_this_thread, "tap", None) is not None:
             raise Refusal("Another tap is open in this thread; close it first, or ask one tap for everything.")
         _open_in_this_thread.tap = self
-        self._running = RunningModules(self._model, _AttentionMode(self._on_attention))
+        self._watch = AttentionWatch(self._on_attention)
+        self._running = RunningModules(self._model, self._watch)
         self._handles: list[RemovableHandle] = [
             self._model.register_forward_pre_hook(self._remember_inputs, with_kwargs=True),
             self._model.register_forward_hook(self._forget_inputs, always_call=True),
@@ -122,9 +127,11 @@ class Tap:
         self._signatures = [inspect.signature(module.forward) for module in (self._model, self._step_module)]
         self._no_grad = torch.no_grad()
         self._no_grad.__enter__()
+        self._watch.begin()
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._watch.end()
         self._running.remove()
         self._no_grad.__exit__(kind, error, traceback)
         for handle in self._handles:
@@ -157,7 +164,10 @@ class Tap:
         return self._steps_taken + len(self._steps)
 
     def take_step(self) -> StepRecord:
-        """The record of the last step, still on the device, which the tap then forgets: for recorders, which pass `on_seen`."""
+        """The record of the last step, still on the device, which the tap then forgets: for recorders, which pass `on_seen`.
+
+        It holds nothing but checks if the step was stacked, to be reduced with others.
+        """
         self._steps_taken += 1
         step = self._steps.pop()
         assert isinstance(step, StepRecord)
@@ -171,6 +181,11 @@ class Tap:
             yield
         finally:
             self._recording = True
+
+    def reduce_later(self, stacks: Sequence[Stack], checks: list[Check]) -> list[Record]:
+        """Reduce what was only stacked, as the tap would have reduced it. What must be checked before it is handed out goes to `checks`."""
+        with full_precision(stacks[0].observation.device):
+            return [stack.reduced(self._reducing, self._patterns, checks) for stack in stacks]
 
     def _attributes(self) -> dict[str, Any]:
         return {
@@ -209,7 +224,8 @@ class Tap:
         self._forward.padding = None if padding is None else torch.as_tensor(padding).bool()
         self._samples = request.samples(self._forward) if callable(request.samples) else request.samples
         self._numbers = LayerNumbers()
-        self._held = HeldCalls(self._reducing, self._patterns, self._forward.checks, request.on_seen)
+        step = None if request.on_seen is None else self._forward.step
+        self._held = HeldCalls(self._reducing, self._patterns, self._forward.checks, request.on_seen, step)
 
     def _end_step(self, _module: nn.Module, _args: Any, _output: Any) -> None:
         check_all_came(self._numbers.identities, self._expected)
@@ -219,10 +235,13 @@ class Tap:
                 raise Refusal(f"patterns asks for layer {layer}; the layers of this model are {min(seen)} to {max(seen)}.")
         assert self._forward is not None
         self._running.settle()
+        self._watch.settle()
         if not self._request.record:
             self._steps += [StepRecord()] if self._recording else []  # whoever edits reads the checks
             return
-        self._held.reduce()
+        self._held.reduce(self._request.later_bytes if self._recording else 0)
+        if self._held.stacks and self._request.on_stacked is not None:
+            self._request.on_stacked(self._held.stacks)
         step = StepRecord(self._held.records, self._forward.checks)
         if not self._recording:
             fetch_steps(StepRecord(checks=step.checks))
@@ -248,7 +267,7 @@ class Tap:
         unedited = unpack_heads(own, self._running.packed_heads)
         named: dict[str, Any] = {"layer": identity.layer, "module": module, "repeat": identity.repeat, "step": self._forward.step}
         unedited = self._forward.locate(unedited, **named)
-        self._forward.scene(unedited, self._samples)  # checks the model's own call, whatever edits make of it
+        scene = self._forward.scene(unedited, self._samples)  # checks the model's own call, whatever edits make of it
         call, before = unedited, Before(None, None, self._forward)
         if self._edits:
             with full_precision(unedited.query.device):
@@ -263,7 +282,9 @@ class Tap:
         output = output.reshape(*own.query.shape[:3], -1)
         if not (self._recording and self._request.record):
             return output
-        self._hold(call, logsumexp, before, edited=call is not unedited)
+        if call is not unedited:
+            scene = self._forward.scene(call, self._samples, edited=True)
+        self._hold(call, scene, logsumexp, before)
         return output
 
     def _before(self, call: AttentionCall) -> Before:
@@ -278,29 +299,14 @@ class Tap:
             self._previous[identity] = now
         return Before(now, previous, self._forward)
 
-    def _hold(self, call: AttentionCall, logsumexp: Tensor | None, before: Before, *, edited: bool) -> None:
+    def _hold(self, call: AttentionCall, scene: Scene, logsumexp: Tensor | None, before: Before) -> None:
         """Keep a call for later; reduce what is held if that is too much by now."""
-        assert self._forward is not None
         samples = self._samples
-        scene = self._forward.scene(call, samples, edited=edited)
         if samples is not None:
             call = call.of_samples(samples)
             logsumexp = None if logsumexp is None else logsumexp[samples]
         mass = None if before.now is None else before.now.mass if samples is None else before.now.mass[samples]
         self._held.add(Held(self._numbers.identities[-1], call, scene, logsumexp, mass), self._request.held_bytes)
-
-
-class _AttentionMode(TorchFunctionMode):
-    """Hands each attention call to the tap, everything else on."""
-
-    def __init__(self, on_attention: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self._on_attention = on_attention
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.scaled_dot_product_attention:
-            return self._on_attention(func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
 
 
 def tap(

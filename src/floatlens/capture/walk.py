@@ -153,10 +153,8 @@ def refuse_broken_rows(observation: Observation, workspace: Workspace) -> None:
             matrix, row = (int(index) for index in broken.nonzero()[0])
             text, head = divmod(matrix + block.matrices.start, observation.heads)
             layer, sample = divmod(text, observation.samples)
-            raise Refusal(
-                f"The attention of {observation.where[layer]}, sample {sample}, head {head}, query {row + block.rows.start} is not "
-                f"a number: {NOT_A_NUMBER}"
-            )
+            place = f"{observation.where[layer]}, {observation.name_of(sample)}, head {head}, query {row + block.rows.start}"
+            raise Refusal(f"The attention of {place} is not a number: {NOT_A_NUMBER}")
 
 
 def _blocks(observation: Observation, workspace: Workspace) -> Iterator[Block]:

@@ -23,6 +23,7 @@ import torch
 
 from floatlens.capture.holding import HELD_BYTES
 from floatlens.capture.reduction import SEEN_BYTES
+from floatlens.capture.steps import TOGETHER_BYTES
 from floatlens.decoding.canvas import Pass
 from floatlens.decoding.model import Writer
 from floatlens.decoding.plan import Plan, masks_in
@@ -30,7 +31,7 @@ from floatlens.decoding.prompts import EncodedPrompt
 from floatlens.decoding.tokens import token_text
 from floatlens.errors import Refusal
 from floatlens.terminal import counted
-from floatlens.trace.recording import TOGETHER_BYTES, layers_differ
+from floatlens.trace.recording import MOVED_BYTES, layers_differ
 from floatlens.trace.schema import STEPS_PER_SHARD, UNDER_INTERVENTIONS, Detail, promised_arrays
 from floatlens.trace.store import LARGE_STEP
 
@@ -67,6 +68,11 @@ class Held:
     def waiting(self) -> int:
         """Of calls that wait to be reduced."""
         return min(HELD_BYTES, self.queries + 2 * self.keys)
+
+    @property
+    def together(self) -> int:
+        """Of small steps that wait to be reduced together, on the CPU."""
+        return TOGETHER_BYTES if self.queries + 2 * self.keys <= TOGETHER_BYTES // 2 else 0
 
     @property
     def predicting(self) -> int:
@@ -158,10 +164,10 @@ class Shapes:
             all_kept, streamed = sum(of_samples) + at_once, max(of_samples) * self.batch_size + at_once
         else:
             shard = min(1.0, STEPS_PER_SHARD / self.steps)
-            all_kept = sum(of_samples) + held.waiting + held.predicting
+            all_kept = sum(of_samples) + held.waiting + held.predicting + held.together
             widest = max(prod(shape) * itemsize for _, shape, itemsize in self._arrays(longest, detail))  # is joined when it is written
             collected = (2 * max(of_samples) * self.batch_size + widest) * shard  # one copy is collected, one waits to be written
-            streamed = int(collected) + 3 * TOGETHER_BYTES + held.waiting + held.predicting
+            streamed = int(collected) + 3 * MOVED_BYTES + held.waiting + held.predicting + held.together
         return Estimate(len(self.lengths), self.steps, longest, disk, sum(of_samples), all_kept, streamed, held, self.is_bound)
 
     def _held(self) -> Held:

@@ -1,10 +1,11 @@
 """Record a decoding loop: one tap around it, and after each step what the step did and where its rows looked, as arrays of each sample.
 
 Rows that predict are known only once the step has decided, so the queries and keys of a step's layers are held until then and the chosen
-rows are walked over again. Memory is that of one step, and bounded (`SeenStep`). What all rows gave and what the chosen rows gave leaves
-the device together, once per step; what is kept per layer is averaged over heads before. Where the device can copy and compute at once,
-the arrays of a step arrive while the next forward runs; what is wrong with a step is then said one step later. Steps that lie alike are
-put on the axes of their samples together, a few megabytes at a time.
+rows are walked over again. Memory is that of one step, and bounded (`SeenStep`); steps of a few megabytes wait until there are several and
+are reduced together (`capture/steps.py`), what is wrong with them being said when they are. What all rows gave and what the chosen rows
+gave leaves the device together, at most once per step; what is kept per layer is averaged over heads before. Where the device can copy
+and compute at once, the arrays of a step arrive while the next forward runs; what is wrong with a step is then said one step later. Steps
+that lie alike are put on the axes of their samples together, a few megabytes at a time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from floatlens.capture import reduction
@@ -24,9 +26,10 @@ from floatlens.capture.forward import Forward
 from floatlens.capture.records import Record, SentSteps, StepArrays, StepRecord
 from floatlens.capture.reducers import reducer_makers
 from floatlens.capture.reduction import ChosenRows, Reducing, SeenLayers, SeenStep
+from floatlens.capture.steps import STEPS_AT_MOST, TOGETHER_BYTES, Stack, of_each, side_by_side
 from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.capture.transfer import MEANWHILE, Landing
-from floatlens.capture.walk import Workspace
+from floatlens.capture.walk import Workspace, at_once
 from floatlens.decoding.canvas import Canvas, Pass, Step
 from floatlens.decoding.model import Writer
 from floatlens.trace.own_axes import Favourites, Place, alike, attention_arrays, join_groups, together
@@ -35,7 +38,7 @@ from floatlens.trace.schema import COMMITTED_BEFORE, COMMITTED_NOW, COUNTS, MASK
 if TYPE_CHECKING:
     from floatlens.interventions.running import Running
 
-TOGETHER_BYTES = 16 << 20  # of steps that lie alike and are moved to the axes of their samples together
+MOVED_BYTES = 16 << 20  # of steps that lie alike and are moved to the axes of their samples together
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,25 @@ class _SampleOfStep:
     place: Place
     committed: list[int]  # positions
     arrays: Arrays  # the canvas, and what interventions removed
+
+
+@dataclass(frozen=True, eq=False)
+class _Decided:
+    """A step that is over: its samples, the rows that fill positions, (sample, row), and which of these are any; and its stacked layers."""
+
+    samples: dict[int, _SampleOfStep]
+    rows: Tensor
+    filled: Tensor
+    stacks: Sequence[Stack]
+    checks: Sequence[Check]
+
+    @property
+    def bytes(self) -> int:
+        return sum(stack.bytes for stack in self.stacks)
+
+    def goes_with(self, other: "_Decided") -> bool:
+        """Whether both may be reduced together."""
+        return len(self.stacks) == len(other.stacks) and all(map(Stack.lies_like, self.stacks, other.stacks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +119,11 @@ class Recorder:
         self._seen = SeenStep(reduction.SEEN_BYTES)
         self._asked: Pass | None = None
         self._landing, self._meanwhile = Landing(), lm.device.type in MEANWHILE
-        self._sent: tuple[SentSteps, dict[int, _SampleOfStep]] | None = None
+        # an edit may write to its own masks, and a full pattern is larger than what it is made of
+        self._together_bytes = 0 if self.edits or detail.patterns else at_once(TOGETHER_BYTES, lm.device)
+        self._stacked: Sequence[Stack] = ()
+        self._waiting: list[_Decided] = []
+        self._sent: tuple[SentSteps, list[dict[int, _SampleOfStep]]] | None = None
         self._taken_in: list[_Step] = []
 
     @contextmanager
@@ -116,11 +142,19 @@ class Recorder:
                 step_on=self.lm.module,
                 samples=lambda _forward: None if self._pass.unguided is None else slice(0, len(self._pass.tokens)),
                 on_seen=self._seen.add if self._wants_predicting else _let_go,
+                on_stacked=self._stack,
+                later_bytes=self._together_bytes // 2,  # a step that is larger would wait for nothing
                 averaged=averaged_arrays(self.detail),
             ),
         )
         with self._tap:
-            yield
+            try:
+                yield
+            except Exception:  # what is wrong with a step that waits may be why, and is the better reason
+                self._send_waiting()
+                self._take_in()
+                raise
+            self._send_waiting()
             self._take_in()
             self._store_taken_in()
 
@@ -138,11 +172,10 @@ class Recorder:
         return logits
 
     def step(self, step: Step) -> None:
-        """Send the arrays of a step to the host."""
+        """Send the arrays of a step to the host, or let it wait for others."""
         asked, lengths = step.asked, self.canvas.lengths
         positions = {sample: step.committed[sample].nonzero()[:, 0].tolist() for sample in step.samples}
-        parts = [self._tap.take_step(), *([self._predicting(asked, positions)] if self._wants_predicting else [])]
-        sent = SentSteps(*parts, landing=self._landing)
+        in_passing, (rows, filled) = self._tap.take_step(), self._filling(asked, positions)
         removed = {} if self.running is None else self.running.finish(step)
         samples: dict[int, _SampleOfStep] = {}
         for sample in step.samples:
@@ -151,24 +184,67 @@ class Recorder:
             place = Place(row, asked.offset[row] if asked.offset else 0, asked.past, width, lengths[sample])
             arrays = canvas_arrays(self.canvas, step, sample, lengths[sample]) | removed.get(sample, {})
             samples[sample] = _SampleOfStep(place, positions[sample], arrays)
-        self._sent = sent, samples
+        stacks, self._stacked = self._stacked, ()
+        decided = _Decided(samples, rows, filled, stacks, in_passing.checks)
+        if not stacks:
+            self._send_waiting()
+            self._send(in_passing, self._seen.layers, [decided])
+        else:
+            self._wait(decided)
         self._seen.begin(None)
 
+    def _stack(self, stacks: Sequence[Stack]) -> None:
+        """The layers of a pass were stacked, and not reduced."""
+        self._stacked = stacks
+
+    def _wait(self, decided: _Decided) -> None:
+        """Let a step wait for others with which it is reduced together."""
+        if self._waiting and not self._waiting[0].goes_with(decided):
+            self._send_waiting()
+        self._waiting.append(decided)
+        bytes_waiting = sum(waiting.bytes for waiting in self._waiting)
+        if len(self._waiting) == STEPS_AT_MOST or bytes_waiting + decided.bytes > self._together_bytes:
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        """Reduce the steps that wait, and send what that gives to the host."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        checks = [check for decided in waiting for check in decided.checks]
+        stacks = [side_by_side(of_steps) for of_steps in zip(*(decided.stacks for decided in waiting), strict=True)]
+        in_passing = StepRecord(self._tap.reduce_later(stacks, checks), checks)
+        self._send(in_passing, [stack.seen for stack in stacks], waiting)
+
+    def _send(self, in_passing: StepRecord, seen: Sequence[SeenLayers], steps: Sequence[_Decided]) -> None:
+        """Send to the host what all rows of some steps gave, and what those gave that fill positions."""
+        self._take_in()
+        parts = [in_passing]
+        if self._wants_predicting:
+            rows, filled = (_padded([getattr(step, name) for step in steps]) for name in ("rows", "filled"))
+            parts.append(record_rows(seen, rows, {"predicting": filled}, self.detail, self._workspace))
+        self._sent = SentSteps(*parts, landing=self._landing), [step.samples for step in steps]
+
     def _take_in(self) -> None:
-        """Take in the step that was sent, if one was, and store those before it if it does not lie like them."""
+        """Take in the steps that were sent, if any were."""
         if self._sent is None:
             return
-        (sent, samples), self._sent = self._sent, None
-        in_passing, *predicting = sent.arrays()
-        self.last_seen = in_passing
-        step = _Step(in_passing, predicting[0] if predicting else None, samples)
+        (sent, steps), self._sent = self._sent, None
+        of_steps = [of_each(arrays, len(steps)) for arrays in sent.arrays()]
+        for samples, in_passing, *predicting in zip(steps, *of_steps, strict=True):
+            self._keep(_Step(in_passing, predicting[0] if predicting else None, samples))
+
+    def _keep(self, step: _Step) -> None:
+        """Keep one more step, and store those before it if it does not lie like them."""
+        self.last_seen = step.in_passing
         if self.detail.keeps("top_keys"):
-            for sample, known in samples.items():
-                self.favourites[sample].add(predicting[0], known.place.row, known.committed, known.place.offset, known.place.width)
+            assert step.predicting is not None
+            for sample, known in step.samples.items():
+                self.favourites[sample].add(step.predicting, known.place.row, known.committed, known.place.offset, known.place.width)
         if self._taken_in and not self._taken_in[0].lies_like(step):
             self._store_taken_in()
         self._taken_in.append(step)
-        if sum(held.bytes for held in self._taken_in) > TOGETHER_BYTES:
+        if sum(held.bytes for held in self._taken_in) > MOVED_BYTES:
             self._store_taken_in()
 
     def _store_taken_in(self) -> None:
@@ -196,8 +272,8 @@ class Recorder:
     def _arrays(self, seen: StepArrays, place: Place) -> Arrays:
         return attention_arrays(seen, place, self.detail, counts_per_layer=self._counts_per_layer, counts_per_head=bool(self.edits))
 
-    def _predicting(self, asked: Pass, positions: dict[int, list[int]]) -> StepRecord:
-        """What the rows look at that fill these positions."""
+    def _filling(self, asked: Pass, positions: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
+        """The rows that fill these positions, (sample, row), and which of them are any: samples with fewer of them repeat row 0."""
         most = max(1, *(len(of_sample) for of_sample in positions.values()))
         rows = torch.zeros(len(asked.samples), most, dtype=torch.long)
         filled = torch.zeros_like(rows, dtype=torch.bool)
@@ -206,7 +282,7 @@ class Recorder:
             of_sample = [self.lm.predicting_row(position) + offset - asked.past for position in positions.get(sample, [])]
             rows[row, : len(of_sample)] = torch.tensor(of_sample, dtype=torch.long)
             filled[row, : len(of_sample)] = True
-        return record_rows(self._seen.layers, rows, {"predicting": filled}, self.detail, self._workspace)
+        return rows, filled
 
     @property
     def _pass(self) -> Pass:
@@ -302,6 +378,12 @@ class RowsRecorder:
     @property
     def recorded(self) -> StepRecord:
         return StepRecord(self._records, self._checks)
+
+
+def _padded(of_steps: Sequence[Tensor]) -> Tensor:
+    """(sample, row) of several steps below each other, filled up with zeros."""
+    longest = max(rows.shape[1] for rows in of_steps)
+    return torch.cat([F.pad(rows, (0, longest - rows.shape[1])) for rows in of_steps])
 
 
 def _let_go(_layers: SeenLayers) -> None:

@@ -59,7 +59,7 @@ def rows_sum_to_one(observation: Observation, sums: Tensor, explain: Callable[[]
         if explain is not None:
             explain()
         layer, sample, head, group = (int(index) for index in (~(off <= ROW_SUM_TOLERANCE)).nonzero()[0])
-        place, summed = f"{where[layer]}, sample {sample}, head {head}", float(total[layer, sample, head, group])
+        place, summed = f"{where[layer]}, {observation.name_of(sample)}, head {head}", float(total[layer, sample, head, group])
         if not math.isfinite(summed):
             raise Refusal(f"The attention of {place} is not a number: {NOT_A_NUMBER}")
         rows = sizes.expand_as(total)[layer, sample, head, group]
