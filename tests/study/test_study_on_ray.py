@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.ray
 PATIENCE = 900  # seconds that something may take to start on a machine that is very busy
 SETTINGS = {
     "RAY_gcs_server_port_wait_time_s": PATIENCE,
+    "RAY_raylet_start_wait_time_s": PATIENCE,
+    "RAY_agent_register_timeout_ms": 1000 * PATIENCE,
     "RAY_worker_register_timeout_seconds": PATIENCE,
     "RAY_health_check_period_ms": 1000,
     "RAY_health_check_timeout_ms": 1000 * PATIENCE,  # a node that answers late lives; one that was killed refuses the connection
@@ -38,13 +41,23 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv(name, str(value))
     for module in (utils, starting):  # they give up after 30 seconds by their own clock
         monkeypatch.setattr(module, "time", Patient())
-    made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    nodes = [made.add_node(num_cpus=1), made.add_node(num_cpus=1)]
+    made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **ports()})
+    nodes = [made.add_node(num_cpus=1, **ports()), made.add_node(num_cpus=1, **ports())]
     made.wait_for_nodes()
     ray.init(address=made.address, log_to_driver=False)
     yield made, nodes
     ray.shutdown()
     made.shutdown()
+
+
+def ports() -> dict[str, int]:
+    """Free ports for the agents of a node. A node that is to find some itself gives up if its agents have not told it within 15 seconds."""
+    names = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in names]
+    numbers = [opened.getsockname()[1] for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return dict(zip(names, numbers, strict=True))
 
 
 class Patient:
@@ -86,7 +99,7 @@ def test_a_cluster_that_loses_a_node_and_gains_one_gives_the_tables_of_one_proce
                 if len(seen) == 2 * UNITS // 3:
                     kill(made, nodes[0])
                 if len(seen) == 4 * UNITS // 3:
-                    made.add_node(num_cpus=1)
+                    made.add_node(num_cpus=1, **ports())
                 yield outcome
 
     report = run_study(plan, store, Watched(), progress=False)
