@@ -113,14 +113,13 @@ def test_where_twins_and_real_models_disagree_the_table_says_so(recorded: Record
     assert len(lines) <= 40 - 5, "five more are printed after a demo: how much was asked, and where to look"
 
 
-def test_the_page_shows_both_and_each_claim_leads_to_a_run_of_its_own(recorded: Recorded, tmp_path: Path) -> None:
-    evidence = as_published().evidence()
-    demo = write_demo(tmp_path / "demo", evidence, findings_of(evidence))
+def test_the_page_shows_both_and_each_claim_leads_to_a_run_of_its_own(
+    recorded: Recorded, tmp_path: Path, evidence: Evidence, findings: Findings
+) -> None:
+    demo = write_demo(tmp_path / "demo", evidence, findings)
+    trace = fl.load("twin-mdm").trace(["Ben Reed lives in Rome.", "Where?"], gen_length=2, steps=2, detail="light", progress=False)
     (demo / "traces").mkdir()
-    lm = fl.load("twin-mdm")
-    lm.trace(["Ben Reed lives in Rome.", "Where?"], gen_length=2, steps=2, detail="light", progress=False).save(
-        demo / "traces" / "mdm.zarr"
-    )
+    trace.save(demo / "traces" / "mdm.zarr")
     write_demo_page(demo, "mine", recorded, progress=False)
     page = (demo / "index.html").read_text()
     embedded = base64.b64decode(page.partition('data-key="zarr.json">')[2].partition("</script>")[0])

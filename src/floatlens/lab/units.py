@@ -13,7 +13,7 @@ from floatlens.claims.design import Design
 from floatlens.errors import Refusal
 from floatlens.study.errand import Packed
 
-QUESTIONS, QUESTIONS_OF_A_FILE = 20, 100
+QUESTIONS, QUESTIONS_OF_A_FILE = 40, 100
 """The defaults: of the world, which two cores finish in about a minute and a half, and of a real task. More give narrower intervals."""
 FEWEST = 4
 
@@ -51,8 +51,8 @@ class Sizes:
 
     Examples
     --------
-    >>> Sizes(32).traced, Sizes(32).two_hop, Sizes(32).masked, Sizes(32).described
-    (6, 12, 12, 6)
+    >>> Sizes(40).traced, Sizes(40).two_hop, Sizes(40).masked, Sizes(40).described
+    (12, 16, 16, 16)
     >>> Sizes(100, real=True).traced, Sizes(100, real=True).masked, Sizes(20, real=True).traced
     (36, 40, 12)
     """
@@ -69,7 +69,7 @@ class Sizes:
         """Texts that are traced while they are written: of a real task more, so that each slot of the gold passage has enough."""
         if self.real:
             return min(self.questions, max(FEWEST_PROMPTS, 9 * self.questions // 25))
-        return max(2, 3 * self.questions // 16)
+        return max(2, 3 * self.questions // 10)
 
     @property
     def two_hop(self) -> int:
@@ -85,7 +85,7 @@ class Sizes:
     @property
     def described(self) -> int:
         """Descriptions that are written under masking."""
-        return max(2, self.questions // 5)
+        return max(2, 2 * self.questions // 5)
 
 
 @dataclass(frozen=True)

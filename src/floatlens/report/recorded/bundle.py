@@ -39,6 +39,7 @@ def bundle(
     models: Mapping[str, str] = TRIPLET,
     data: str = "nq-100",
     curves: Path | None = None,
+    traces: Path | None = None,
     title: str = TITLE,
     again: str = AGAIN,
     note: str = "",
@@ -46,7 +47,7 @@ def bundle(
     """Write the recorded part; how many bytes it has.
 
     `models` are those to trace, by role; `data` holds the questions of the demo; `note` is a sentence for readers, such as what the demo
-    left out.
+    left out. `traces` are those of an earlier bundle, to be taken as they are instead of recorded again.
     """
     if wrong := damage(demo):
         raise Refusal(f"{demo} is not a finished demo: {wrong[0]}")
@@ -60,7 +61,10 @@ def bundle(
                 raise Refusal(f"{curves} holds no curves.parquet. Pass a folder that `floatlens curves` wrote.")
             (folder / CURVES).mkdir()
             shutil.copy(curves / "curves.parquet", folder / CURVES)
-        _trace(models, str(about["design"]["task"]), data, folder / "traces")
+        if traces is None:
+            _trace(models, str(about["design"]["task"]), data, folder / "traces")
+        else:
+            shutil.copytree(traces, folder / "traces")
         said = f"{rests_on(about)} {note}".rstrip()
         stated = {"title": title, "again": again, "said": said, "floatlens": __version__, "models": about["models"]}
         (folder / ABOUT).write_text(json.dumps(stated, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -103,9 +107,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("demo", type=Path, help="the folder of a finished `floatlens demo --real`")
     parser.add_argument("--curves", type=Path, help="the folder of `floatlens curves` for the same models")
     parser.add_argument("--into", type=Path, default=BUNDLED, help="the folder to write; in the package by default")
+    parser.add_argument("--traces", type=Path, help="the traces of an earlier bundle, taken as they are instead of recorded again")
     parser.add_argument("--note", default="", help="a sentence for readers, such as what the demo left out")
     given = parser.parse_args(words)
-    size = bundle(given.demo, given.into, curves=given.curves, note=given.note)
+    size = bundle(given.demo, given.into, curves=given.curves, traces=given.traces, note=given.note)
     say(make_console(), f"Wrote {given.into} ({size / 1e6:.1f} MB).")
 
 
