@@ -1,6 +1,7 @@
 """A page group: what zarr reads back is what measures say; rounding stays within its quantum; the same input gives the same bytes."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from floatlens.measures import absorption_of_first_token, find_anchors, lift, to
 from floatlens.measures.received_attention import mean_over_heads
 from floatlens.report.page.gather import Choices, Sources, find_sources, write_page
 from floatlens.report.page.group import InFolder, InMemory, chunk_shape
-from floatlens.report.page.html import document, write_file
+from floatlens.report.page.html import document, refuse_file, write_file
 from floatlens.report.page.quantise import as_levels, from_levels
 from floatlens.report.page.schema import ARRAYS, Quantised
 from floatlens.report.page.typescript import in_typescript
@@ -177,6 +178,12 @@ def test_a_link_is_not_replaced_by_a_page(leads_to: str, tmp_path: Path) -> None
     with pytest.raises(Refusal, match="is a link, and what it leads to is not replaced"):
         write_file(link, Sources(), Choices(), progress=False)
     assert link.is_symlink()
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_before_the_page_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_asked: False)
+    with pytest.raises(Refusal, match="nothing may be written into"):
+        refuse_file(tmp_path / "report.html")
 
 
 def answers(**changes: Any) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from floatlens.errors import Refusal
 from floatlens.report.page.server import PageServer, serving
 
 
@@ -41,6 +42,12 @@ def test_it_serves_the_page_and_its_data_under_the_token(served: PageServer) -> 
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert ask(served, f"/{served.token}/", "HEAD")[:2] == (200, b"")
     assert served.server_address[0] == "127.0.0.1"
+
+
+def test_a_port_that_is_taken_is_a_sentence(served: PageServer, tmp_path: Path) -> None:
+    taken = rf"The port {served.server_port} cannot be used \(.*Address already in use\). Choose another one"
+    with pytest.raises(Refusal, match=taken), serving(tmp_path, served.server_port):
+        pass
 
 
 def test_without_the_token_nothing_is_found(served: PageServer) -> None:

@@ -7,13 +7,14 @@ request may leave the page (`default-src 'none'`). A folder differs in one thing
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from floatlens.errors import Refusal
-from floatlens.folders import unfinished_folder, write_whole
+from floatlens.folders import disk_failures, unfinished_folder, write_whole
 from floatlens.folders.places import place_for
 from floatlens.report.page.gather import Choices, Sources, write_page
 from floatlens.report.page.group import InFolder, InMemory
@@ -99,7 +100,8 @@ def write_file(path: Path, sources: Sources, choices: Choices, *, largest: int =
             f"{path} would have {len(content) / 1e6:.0f} MB with all {samples} samples, and a single file may have {largest / 1e6:.0f}. "
             "Choose some with --samples, write a folder with --folder, or use `floatlens view`."
         )
-    write_whole(place, content)
+    with disk_failures(place):
+        write_whole(place, content)
     return len(content)
 
 
@@ -112,6 +114,8 @@ def refuse_file(path: Path) -> Path:
         raise Refusal(f"{path} is a folder. Name a file, such as {path / 'report.html'}, or pass --folder to write a new folder.")
     if not place.parent.is_dir():
         raise Refusal(f"{path} cannot be written: there is no folder {place.parent}. Create it first.")
+    if not os.access(place.parent, os.W_OK | os.X_OK):
+        raise Refusal(f"{path} cannot be written: nothing may be written into {place.parent}. Choose another place.")
     if place.exists() and TITLE not in place.read_bytes()[:4000].decode(errors="replace"):
         raise Refusal(f"{path} exists and is not a page of floatlens. Choose another name.")
     return place

@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from floatlens.errors import Refusal, reason
+
 TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -34,7 +36,10 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder, self.token = folder.resolve(), secrets.token_urlsafe(24)
-        super().__init__(("127.0.0.1", port), _Handler)
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise Refusal(f"The port {port} cannot be used ({reason(error)}). Choose another one (--port), or leave it out.") from None
 
     @property
     def address(self) -> str:
