@@ -192,8 +192,9 @@ def test_the_mdm_in_place_of_the_arm_changes_the_numbers_and_verdicts_of_the_arm
     samples = evidence.heads["sample"].unique(maintain_order=True).to_list()
     impostor = measurements_of("arm", fl.open_trace(folder / "traces" / "mdm.zarr"), samples)
     kept = evidence.measurements.filter(pl.col("role") != "arm")
+    about = evidence.about | {"design": evidence.about["design"] | {"fewest": 0}}  # two texts are traced here, and a verdict needs twelve
     found, before = (
-        {one.claim.name: one for one in judge_all(Evidence(measurements, evidence.heads, evidence.answers, evidence.about))}
+        {one.claim.name: one for one in judge_all(Evidence(measurements, evidence.heads, evidence.answers, about))}
         for measurements in (pl.concat([impostor, kept]), evidence.measurements)
     )
     share = evidence.measured("mdm", "on the first token").mean().item()
