@@ -40,6 +40,7 @@ from floatlens.interventions.run import NOTHING_REMOVED
 from floatlens.interventions.specification import Intervention
 from floatlens.interventions.wording import to_text
 from floatlens.models.language_model import Generation, LanguageModel
+from floatlens.study.outcomes import SCHEMA
 from floatlens.study.settings import Settings, settings_of
 from floatlens.tasks.conditions import DRAWS, Condition, plan
 from floatlens.tasks.contexts import Context, arrange
@@ -54,33 +55,6 @@ from floatlens.tasks.likelihood import (
 from floatlens.tasks.samples import Passage, Sample
 from floatlens.tasks.wording import Fitted, Wording, fit, format_prompt, refuse_unknown_tokens
 from floatlens.terminal import progress_bar
-
-SCHEMA: dict[str, Any] = {
-    "model": pl.String,
-    "sample": pl.String,
-    "context": pl.String,
-    "kind": pl.String,
-    "level": pl.Float64,
-    "intervention": pl.String,
-    "control": pl.String,
-    "draw": pl.Int64,
-    "prompt": pl.String,
-    "prediction": pl.String,
-    "answer": pl.String,
-    "accuracy": pl.Float64,
-    "exact_match": pl.Float64,
-    "f1": pl.Float64,
-    "log_likelihood": pl.Float64,
-    "log_likelihood_error": pl.Float64,
-    "removed": pl.Float64,
-    "likelihood_removed": pl.Float64,
-    "shortcut": pl.Float64,
-    "passages": pl.Int64,
-    "passages_cut": pl.Int64,
-    "gold_cut": pl.Int64,
-    "gen_length": pl.Int64,
-}
-"""The columns of an evaluation and their types."""
 
 Report = Callable[[int, str], object]
 """Called with the number of questions that were answered, and under which condition."""

@@ -41,6 +41,33 @@ from floatlens.statistics.resampling import bootstrap, bootstrap_difference, boo
 from floatlens.statistics.slopes import slope_over, steepest_slope
 from floatlens.tasks.contexts import ClosedBook, GoldOnly
 
+SCHEMA: dict[str, Any] = {
+    "model": pl.String,
+    "sample": pl.String,
+    "context": pl.String,
+    "kind": pl.String,
+    "level": pl.Float64,
+    "intervention": pl.String,
+    "control": pl.String,
+    "draw": pl.Int64,
+    "prompt": pl.String,
+    "prediction": pl.String,
+    "answer": pl.String,
+    "accuracy": pl.Float64,
+    "exact_match": pl.Float64,
+    "f1": pl.Float64,
+    "log_likelihood": pl.Float64,
+    "log_likelihood_error": pl.Float64,
+    "removed": pl.Float64,
+    "likelihood_removed": pl.Float64,
+    "shortcut": pl.Float64,
+    "passages": pl.Int64,
+    "passages_cut": pl.Int64,
+    "gold_cut": pl.Int64,
+    "gen_length": pl.Int64,
+}
+"""The columns of an evaluation and their types."""
+
 OUTCOMES = ("accuracy", "exact_match", "f1", "log_likelihood")
 BRACKETS = (ClosedBook.kind, GoldOnly.kind)
 _SCORES = (0.0, 1.0)

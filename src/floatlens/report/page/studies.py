@@ -17,8 +17,7 @@ import polars as pl
 from floatlens.errors import Refusal
 from floatlens.report.page.group import Sink, write_group
 from floatlens.report.page.schema import AnswerDocument, ClaimDocument, ClaimsDocument, EvaluationDocument, Number, Point
-from floatlens.study.one_model import SCHEMA
-from floatlens.study.outcomes import Outcome, summarise
+from floatlens.study.outcomes import SCHEMA, Outcome, summarise
 
 SEEN_IN = {
     "fixed-sink": "run",
