@@ -118,7 +118,10 @@ def test_on_paper_there_are_charts_in_dark_ink_and_no_controls(browser: Any, stu
         seen.page.emulate_media(media="print")
         for control in (".top nav", ".chooser", ".play", ".card .tools", ".strip input"):
             assert not seen.page.locator(control).first.is_visible(), control
-        assert seen.page.locator(".heat canvas").first.is_visible()
+        cells = seen.page.locator(".heat image.saved").first  # part of the chart: paper has another width than the screen
+        cells.wait_for(state="attached")
+        assert cells.evaluate("(own) => getComputedStyle(own).opacity") == "1"
+        assert not seen.page.locator(".heat canvas").first.is_visible()
         ink, ground = seen.page.evaluate("""() => {
             const look = getComputedStyle(document.querySelector(".card"));
             return [look.color, look.backgroundColor];
