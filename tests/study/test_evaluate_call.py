@@ -1,6 +1,7 @@
 """`floatlens.evaluate` gives in Python what `floatlens eval` writes to disk."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,14 @@ from polars.testing import assert_frame_equal
 
 import floatlens as fl
 from floatlens.errors import Caution
+from floatlens.study import one_model
+from floatlens.study.one_model import by_longest_prompt, evaluate_model
 from floatlens.tasks.conditions import condition_of
-from floatlens.tasks.registry import load_task
+from floatlens.tasks.contexts import arrange
+from floatlens.tasks.registry import Task, load_task
+from floatlens.tasks.samples import Passage
+from floatlens.tasks.wording import WORLD_WORDING
+from floatlens.tasks.world import open_book_samples
 from world_models import arm, mdm
 
 Ran = tuple[int, str, str]
@@ -65,6 +72,29 @@ def test_loaded_models_and_a_task_at_hand_give_the_same_rows(models: list[Path],
     at_hand = fl.evaluate(fl.load(models[1]), task, CONTEXTS, progress=False)
     assert_frame_equal(by_name.rows, at_hand.rows)
     assert list(tmp_path.iterdir()) == [], "without a folder nothing is written"
+
+
+def test_units_run_the_same_batches_in_all_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = [tuple(Passage(" ".join(["Felix Ellis lives in Cairo."] * length)) for length in lengths) for lengths in ((1, 9), (3, 3))]
+    samples = tuple(
+        replace(sample, passages=own, gold=(0,)) for sample, own in zip(open_book_samples(2, passages=2), passages, strict=True)
+    )
+    shown = {context: [arrange(sample, condition_of(context).context) for sample in samples] for context in ("gold", "position:1/2")}
+    alone = {context: by_longest_prompt(samples, [own], WORLD_WORDING) for context, own in shown.items()}
+    assert alone["gold"] != alone["position:1/2"], "each by itself would run them in another order"
+    orders: list[tuple[int, ...]] = []
+    real: Any = one_model._ask
+
+    def noted(lm: Any, samples: Any, condition: Any, prompts: Any, order: Any, *others: Any) -> pl.DataFrame:
+        orders.append(tuple(order))
+        return real(lm, samples, condition, prompts, order, *others)
+
+    monkeypatch.setattr(one_model, "_ask", noted)
+    task = Task("world", samples, WORLD_WORDING, gen_length=2)
+    rows = fl.evaluate(arm(), task, ["position:1/2"], batch_size=1, progress=False).rows
+    assert orders == [tuple(by_longest_prompt(samples, [*shown.values()], WORLD_WORDING))] * 3
+    at_once = evaluate_model(arm(), samples, ["position:1/2"], wording=WORLD_WORDING, gen_length=2, batch_size=1, likelihood=True)
+    assert rows.equals(at_once)
 
 
 def test_what_was_left_out_is_in_the_result(models: list[Path]) -> None:

@@ -34,15 +34,15 @@ WORLD = Task("world", SAMPLES, WORLD_WORDING, gen_length=2)
 
 
 class Asked:
-    """The conditions that were really run; while `left` is not 0, so many of them run, and then Ctrl-C is pressed."""
+    """The conditions that were really run; once `left` of them have run, Ctrl-C is pressed."""
 
     def __init__(self) -> None:
-        self.names, self.left, self._real = list[str](), -1, one_model._ask
+        self.names, self.left, self._real = list[str](), -2, one_model._ask
 
     def __call__(self, lm: fl.LanguageModel, samples: Any, condition: Any, *others: Any) -> pl.DataFrame:
-        if self.left == 0:
-            raise KeyboardInterrupt
         self.left -= 1
+        if self.left == -1:
+            raise KeyboardInterrupt
         self.names.append(condition.name)
         return self._real(lm, samples, condition, *others)
 

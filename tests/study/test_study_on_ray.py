@@ -1,10 +1,11 @@
 """A study on a Ray cluster of this machine: a node is killed half-way, another one joins, and the tables are those of the local engine."""
 
 import os
+import re
 import signal
 import socket
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv(name, str(value))
     for module in (utils, starting):  # they give up after 30 seconds by their own clock
         monkeypatch.setattr(module, "time", Patient())
+    services = pytest.importorskip("ray._private.services")
+    monkeypatch.setattr(services, "start_ray_process", told_the_port(services.start_ray_process))
     made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **ports()})
     nodes = [made.add_node(num_cpus=1, **ports()), made.add_node(num_cpus=1, **ports())]
     made.wait_for_nodes()
@@ -58,6 +61,16 @@ def ports() -> dict[str, int]:
     for opened in sockets:
         opened.close()
     return dict(zip(names, numbers, strict=True))
+
+
+def told_the_port(start: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that starts a process of Ray, and tells a raylet the port on which its agent listens, which Ray itself forgets to."""
+
+    def started(command: list[str], kind: str, *given: Any, **more: Any) -> Any:
+        port = re.search(r"--listen-port=([1-9]\d*)", " ".join(command)) if kind == "raylet" else None
+        return start([*command, f"--dashboard_agent_listen_port={port[1]}"] if port else command, kind, *given, **more)
+
+    return started
 
 
 class Patient:

@@ -48,7 +48,7 @@ from floatlens.study.measured import measurement_rows
 from floatlens.study.one_model import by_longest_prompt, refuse_samples
 from floatlens.study.planning import checkpoint_digest
 from floatlens.study.settings import settings_of
-from floatlens.study.units import TRACE, Unit, digest_of, version_of_results
+from floatlens.study.units import TRACE, OfUnit, Unit, digest_of, version_of_results
 from floatlens.study.worker import Worker
 from floatlens.tasks.conditions import plan
 from floatlens.tasks.contexts import arrange
@@ -205,7 +205,7 @@ def silencing_jobs(study: Study, role: str, heads: Sequence[tuple[int, int]], _r
 
 
 @dataclass(frozen=True, eq=False)
-class TraceJob:
+class TraceJob(OfUnit):
     """The unit of tracing a model and measuring the trace, which is left in `folder`."""
 
     unit: Unit
@@ -213,16 +213,6 @@ class TraceJob:
     study: Study
     role: str
     folder: Path
-
-    @property
-    def holds(self) -> str:
-        """The model that a worker must hold for it."""
-        return self.model.label
-
-    @property
-    def questions(self) -> int:
-        """How many texts are traced."""
-        return self.unit.count
 
     def run(self, worker: Worker, report: Report) -> bytes:
         """The file of the unit: its measurements, the scores of its heads, and which of them are to be silenced."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.study.engine import Report
-from floatlens.study.units import Unit
+from floatlens.study.units import OfUnit, Unit
 
 if TYPE_CHECKING:
     from floatlens.study.worker import Worker
@@ -47,7 +47,7 @@ class Errand:
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
+class Packed(OfUnit):
     """A job as the bytes that a worker unpacks: a process without torch can hold it and hand it out.
 
     Examples
@@ -58,8 +58,6 @@ class Packed:
     """
 
     unit: Unit
-    holds: str
-    questions: int
     folder: Path | None
     content: bytes
 
@@ -67,17 +65,7 @@ class Packed:
     def of(job: Any) -> "Packed":
         """Pack a job of a unit."""
         assert job.unit is not None, "only jobs of units are packed"
-        return Packed(job.unit, job.holds, job.questions, job.folder, pickle.dumps(job))
-
-    @property
-    def id(self) -> str:
-        """That of its unit."""
-        return self.unit.id
-
-    @property
-    def name(self) -> str:
-        """That of its unit."""
-        return self.unit.name
+        return Packed(job.unit, job.folder, pickle.dumps(job))
 
     def run(self, worker: "Worker", report: Report) -> bytes:
         """The file of its unit."""

@@ -16,7 +16,7 @@ from floatlens.decoding.prompts import Prompt
 from floatlens.interventions.wording import to_text
 from floatlens.models.language_model import LanguageModel
 from floatlens.study.settings import Settings
-from floatlens.study.units import QUESTIONS, TRACE, Unit, digest_of, version_of_results
+from floatlens.study.units import QUESTIONS, TRACE, OfUnit, Unit, digest_of, version_of_results
 from floatlens.tasks.conditions import Condition
 from floatlens.tasks.contexts import arrange
 from floatlens.tasks.samples import Sample
@@ -52,7 +52,7 @@ class Tracing:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelJob:
+class ModelJob(OfUnit):
     """A unit with everything that a worker needs to run it.
 
     `threads` is how many torch computes with, None to leave that as it is; `order` is the one in which the samples run, by default that of
@@ -70,26 +70,6 @@ class ModelJob:
     names: tuple[str, ...] = field(default=())
     order: tuple[int, ...] = ()
     folder: Path | None = None
-
-    @property
-    def id(self) -> str:
-        """That of its unit."""
-        return self.unit.id
-
-    @property
-    def name(self) -> str:
-        """That of its unit."""
-        return self.unit.name
-
-    @property
-    def holds(self) -> str:
-        """The model that a worker must hold for it."""
-        return self.model.label
-
-    @property
-    def questions(self) -> int:
-        """How many samples it asks, or traces."""
-        return self.unit.count
 
     def run(self, worker: "Worker", report: Callable[[int, str], object]) -> bytes:
         """The file of the unit."""

@@ -78,6 +78,40 @@ class Unit:
         return {"id": self.id, **asdict(self), "depends": dict(self.depends)}
 
 
+class OfUnit:
+    """What every job of a unit says of itself (`floatlens.study.engine.Job`); `unit` is a field of the job.
+
+    Examples
+    --------
+    >>> job = OfUnit()
+    >>> job.unit = Unit(TRACE, "world", "twin-arm", "gold", "", "", None, 0, "default", 0, 2, {"model": "abc"})
+    >>> job.holds, job.questions, job.id == job.unit.id
+    ('twin-arm', 2, True)
+    """
+
+    unit: Unit
+
+    @property
+    def id(self) -> str:
+        """That of its unit."""
+        return self.unit.id
+
+    @property
+    def name(self) -> str:
+        """That of its unit."""
+        return self.unit.name
+
+    @property
+    def holds(self) -> str:
+        """The model that a worker must hold for it."""
+        return self.unit.model
+
+    @property
+    def questions(self) -> int:
+        """How many samples it asks, or traces."""
+        return self.unit.count
+
+
 def unit_of(stored: Mapping[str, Any]) -> Unit:
     """A unit from what a file holds.
 
