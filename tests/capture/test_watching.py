@@ -127,7 +127,7 @@ def test_a_function_that_another_program_put_there_is_left_alone_and_its_calls_a
 
 @pytest.mark.parametrize("by_name", [True, False])
 def test_what_an_edit_computes_with_the_function_is_no_call_of_the_model(by_name: bool) -> None:
-    def edit(call: AttentionCall, _before: Before) -> AttentionCall:
+    def edit(call: AttentionCall, before: Before) -> AttentionCall:
         other = F.scaled_dot_product_attention(call.query, call.key, call.value)
         return call.with_keys(call.key, call.value + 0 * other)
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from zarr.core.buffer import Buffer, cpu
+from zarr.storage import MemoryStore
 
 import floatlens as fl
 from floatlens.errors import Refusal
@@ -112,7 +113,7 @@ def test_full_patterns_are_exact_or_rounded_as_there_is_room_and_their_absence_i
             continue
         bytes_of = sum(len(content) for key, content in sink.files.items() if key.startswith("runs/0/0/pattern/"))
         assert bytes_of <= room / 2
-        stored = zarr.open_group(zarr.storage.MemoryStore(_in_zarr(sink)), mode="r")["runs/0/0/pattern"]
+        stored = zarr.open_group(MemoryStore(_in_zarr(sink)), mode="r")["runs/0/0/pattern"]
         assert isinstance(stored, zarr.Array)
         how: Any = stored.attrs.asdict().get("quantised")
         assert (how is None) == (kept == "exact")

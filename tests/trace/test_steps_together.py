@@ -131,7 +131,8 @@ class Reusing(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         for layer in range(self.layers):
             self.place[layer].copy_(torch.stack([hidden, hidden.roll(1, 2), 2 * hidden]))
-            hidden = torch.nn.functional.scaled_dot_product_attention(*self.place[layer])
+            queries, keys, values = self.place[layer]
+            hidden = torch.nn.functional.scaled_dot_product_attention(queries, keys, values)
         return hidden
 
 

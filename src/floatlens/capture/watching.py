@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-ATTENTION: Callable[..., Tensor] = torch._C._nn.scaled_dot_product_attention
+ATTENTION: Callable[..., Tensor] = torch._C._nn.scaled_dot_product_attention  # type: ignore  # torch types no _nn
 _NAME = "scaled_dot_product_attention"
 _lock = threading.Lock()
 _here = threading.local()
