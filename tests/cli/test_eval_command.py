@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import floatlens as fl
 from floatlens.study import one_model
-from floatlens.study.one_model import SCHEMA
+from floatlens.study.outcomes import SCHEMA
 from floatlens.tasks.scoring import first_line
 from floatlens.tasks.world import make_tokenizer, vocabulary
 

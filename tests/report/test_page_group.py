@@ -25,7 +25,7 @@ from floatlens.report.page.html import document, refuse_file, write_file
 from floatlens.report.page.quantise import as_levels, from_levels
 from floatlens.report.page.schema import ARRAYS, Quantised
 from floatlens.report.page.typescript import in_typescript
-from floatlens.study.one_model import SCHEMA
+from floatlens.study.outcomes import SCHEMA
 from floatlens.trace.trace import Trace
 
 ROOT = Path(__file__).parents[2]

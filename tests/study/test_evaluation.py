@@ -12,7 +12,8 @@ from polars.testing import assert_frame_equal
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.interventions import ExtraSinkToken, MaskAnchors, MaskHeads, RandomHeads, RandomKeys
-from floatlens.study.one_model import SCHEMA, evaluate_model
+from floatlens.study.one_model import evaluate_model
+from floatlens.study.outcomes import SCHEMA
 from floatlens.tasks.conditions import CONTEXTS, Condition, condition_of, controls_of, plan
 from floatlens.tasks.contexts import ClosedBook, Conflict, GoldOnly, Layout, Noise, Position, Retrieved, arrange
 from floatlens.tasks.likelihood import continuation, log_likelihoods

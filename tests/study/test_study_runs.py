@@ -13,7 +13,7 @@ from small_studies import STUDY, UNITS, InlineEngine, plan_of, tables_of
 import floatlens as fl
 from floatlens.errors import Refusal
 from floatlens.study.jobs import ModelJob
-from floatlens.study.one_model import SCHEMA
+from floatlens.study.outcomes import SCHEMA
 from floatlens.study.planning import Plan
 from floatlens.study.records import look_through, read_plan
 from floatlens.study.running import Report, run_study

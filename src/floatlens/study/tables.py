@@ -28,8 +28,7 @@ import xarray as xr
 from floatlens.errors import Refusal
 from floatlens.interventions.run import NOTHING_REMOVED
 from floatlens.statistics.resampling import bootstrap, bootstrap_difference
-from floatlens.study.one_model import SCHEMA
-from floatlens.study.outcomes import Outcome, as_table, summarise
+from floatlens.study.outcomes import SCHEMA, Outcome, as_table, summarise
 from floatlens.study.records import Found, read_unit
 from floatlens.study.sealed import StoredUnit
 from floatlens.study.store import Store

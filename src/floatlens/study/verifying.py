@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from floatlens.study.measured import MEASUREMENTS
-from floatlens.study.one_model import SCHEMA
+from floatlens.study.outcomes import SCHEMA
 from floatlens.study.records import index_is_damaged, look_through, read_plan, read_unit, stored_index
 from floatlens.study.store import Store
 from floatlens.study.units import QUESTIONS, Unit, unit_file
