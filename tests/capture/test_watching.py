@@ -50,18 +50,20 @@ def seen(model: Layers, steps: int = 3) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("model", "in_modes"),
+    ("by_name", "in_modes"),
     [
-        (Layers(Layer(True), Layer(True)), [1, 0, 0]),
-        (Layers(Layer(False), Layer(False)), [1, 1, 1]),
-        (Layers(Layer(True), Layer(False)), [1, 1, 1]),
-        (Layers(Layer(False), Layer(True)), [1, 1, 1]),
-        (Layers(Layer(False, True), Layer(False, True)), [1, 1, 1]),
+        (((True,), (True,)), [1, 0, 0]),
+        (((False,), (False,)), [1, 1, 1]),
+        (((True,), (False,)), [1, 1, 1]),
+        (((False,), (True,)), [1, 1, 1]),
+        (((False, True), (False, True)), [1, 1, 1]),
     ],
     ids=["by name", "at hand", "by name and at hand", "at hand and by name", "at hand, later by name"],
 )
-def test_every_call_of_every_step_is_seen_and_the_mode_stays_only_where_it_is_needed(model: Layers, in_modes: list[int]) -> None:
-    mass = seen(model)
+def test_every_call_of_every_step_is_seen_and_the_mode_stays_only_where_it_is_needed(
+    by_name: tuple[tuple[bool, ...], tuple[bool, ...]], in_modes: list[int]
+) -> None:
+    mass = seen(model := Layers(*(Layer(*of_layer) for of_layer in by_name)))
     assert model.layers[1].in_modes == in_modes
     for step in range(3):
         with fl.tap(model, layers=2, keep=["mass"]) as alone:

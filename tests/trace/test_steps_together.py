@@ -252,4 +252,4 @@ def test_each_step_keeps_its_own_mask() -> None:
         for name in ("mass", "entropy", "score", "cosine"):
             found = record.values[name][1][0, own].numpy()
             np.testing.assert_allclose(found, alone.dataset[name].isel(layer=0).values, rtol=1e-5, atol=1e-6, err_msg=name)
-        np.testing.assert_array_equal(record.values["visible"][1][own].numpy(), alone.dataset.visible.values)
+        np.testing.assert_array_equal(record.values["visible"][1][own].numpy(), alone.dataset.visible.isel(layer=0).values)
