@@ -268,6 +268,8 @@ def test_a_run_that_was_stopped_is_gone_on_with_and_leaves_only_results(
         2,
         "--into",
         "again",
+        "--workers",
+        0,
     ]
     asked: list[str] = []
     really: Any = one_model._ask

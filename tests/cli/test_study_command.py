@@ -15,7 +15,7 @@ from floatlens.study.study_file import read_study
 
 Ran = tuple[int, str, str]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "studies"
-REAL = ("adaptation",)
+REAL = ("adaptation", "thresholds-smollm2")
 
 
 @pytest.fixture(scope="module")
