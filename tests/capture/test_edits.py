@@ -215,10 +215,10 @@ def test_an_edit_does_not_hide_a_padding_mistake() -> None:
         model(input_ids=ids)
 
 
-def test_the_readmes_edit_hides_the_strongest_real_key() -> None:
+def test_the_edit_in_the_docs_hides_the_strongest_real_key() -> None:
     model = zoo.build("llama, bidirectional")
     ids, mask = zoo.padded(zoo.tokens(2, LENGTH), "left", 4)
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "tap.md").read_text()
     source = next(block for block in text.split("```python")[1:] if "def hide_the_strongest_key" in block)
     names: dict[str, Any] = {"torch": torch}
     exec(source.split("with fl.tap")[0], names)
