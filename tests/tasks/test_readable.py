@@ -11,7 +11,7 @@ import pytest
 import floatlens as fl
 from floatlens.errors import Caution, Refusal
 from floatlens.interventions import MaskAbove, MaskAnchors
-from floatlens.study import evaluation
+from floatlens.study import worker
 from floatlens.study.one_model import evaluate_model
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.wording import WORLD_WORDING
@@ -72,7 +72,7 @@ def test_the_command_line_refuses_before_any_weights_are_read(
 ) -> None:
     questions = [{"question": sample.question, "answers": list(sample.answers)} for sample in CHINESE]
     (tmp_path / "zh.jsonl").write_text("\n".join(map(json.dumps, questions)), encoding="utf-8")
-    monkeypatch.setattr(evaluation, "load", lambda *_, **__: pytest.fail("weights were read"))
+    monkeypatch.setattr(worker, "load", lambda *_, **__: pytest.fail("weights were read"))
     words = ["eval", "-m", "twin-mdm", "-m", "twin-arm", "-t", "plain", "-d", tmp_path / "zh.jsonl", "--into", tmp_path / "out"]
     code, _, errors = floatlens(*words)
     assert code == 2
