@@ -321,7 +321,7 @@ def _refuse_names(models: Sequence[Model]) -> None:
 
 
 def _refuse_workers(models: Sequence[Model], task: str | Task, workers: int | str) -> None:
-    """Refuse worker processes for what only this process has, and a number of them that is none."""
+    """Refuse a number of workers below 0, and worker processes for a model or a task that only this process holds."""
     if workers != "auto" and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
         raise Refusal(f'workers={workers!r}: give how many processes run models, "auto", or 0 for this process.')
     if workers and (isinstance(task, Task) or any(isinstance(model, LanguageModel) for model in models)):
@@ -364,7 +364,7 @@ def _run(
     store: FolderStore | None = None,
     folder: Path | None = None,
 ) -> Evaluation:
-    """Run what is not finished yet, and put together what all jobs gave."""
+    """Run the jobs that are not finished yet, and join the results of all of them."""
     files: dict[str, bytes] = {}
 
     def done(job: Job, content: bytes) -> Iterator[Job]:
