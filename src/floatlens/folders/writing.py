@@ -1,4 +1,4 @@
-"""Write beside, rename when whole: the one way by which floatlens puts a folder or a file where the user wants it.
+"""Write beside, rename when whole: the one way by which floatlens puts a folder where the user wants it.
 
 A folder is filled as `.NAME.unfinished/new`, gets its manifest and takes its name in one step. What it replaces is moved aside first and
 removed afterwards, file by file as its manifest lists them, so that whatever else is in it stays. A run that is killed leaves the hidden
@@ -9,7 +9,6 @@ name beside it.
 """
 
 import contextlib
-import errno
 import os
 import shutil
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from floatlens import terminal
 from floatlens.errors import Refusal
+from floatlens.folders.files import sync_all_to_disk, sync_to_disk, write_whole
 from floatlens.folders.manifest import MANIFEST, add_to_manifest, entries, not_ours, read_manifest, write_manifest
 from floatlens.folders.owners import KEPT, NEW, OLD, USED, Claim, claim, refuse_busy
 from floatlens.folders.places import disk_failures, hidden_sibling, place_for, place_to_add_to, refuse_foreign
@@ -101,7 +101,7 @@ class UnfinishedFolder:
         write_manifest(self.folder, self._written_by)
         hidden, replaces = self._claim.hidden, _is_filled(self.place)
         if replaces or self._keeps:
-            _sync_all(self.folder)
+            sync_all_to_disk(self.folder)
         try:
             if self._keeps:
                 self.kept.rename(hidden / USED)
@@ -114,7 +114,7 @@ class UnfinishedFolder:
             other = _free_name(self.place)
             self.folder.rename(other)
             raise Refusal(f"The result is whole, but it is in {other}, because {self.place} could not be written: {error}") from None
-        _sync(self.place.parent)
+        sync_to_disk(self.place.parent)
         self.abandon()
 
     def abandon(self) -> None:
@@ -310,43 +310,6 @@ def files_added_to(path: str | os.PathLike[str], written_by: str, names: list[st
         owned.release()
 
 
-def write_whole(file: Path, content: bytes, *, sync: bool = True) -> None:
-    """Write a file under a hidden name and rename it: it is there whole, or not at all. `sync`: it also survives a power cut.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> write_whole(folder / "greeting.txt", b"hello")
-    >>> [(file.name, file.read_bytes()) for file in folder.iterdir()]
-    [('greeting.txt', b'hello')]
-    """
-    hidden = hidden_sibling(file)
-    try:
-        hidden.write_bytes(content)
-        if sync:
-            _sync(hidden)
-        os.replace(hidden, file)
-    except BaseException as error:
-        hidden.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # only opening a file says which
-            error.filename = os.fspath(file)
-        raise
-    if sync:
-        _sync(file.parent)
-
-
-def is_half_written(file: Path) -> bool:
-    """Whether a file is what a process that was killed was just writing (`write_whole`).
-
-    Examples
-    --------
-    >>> is_half_written(Path("notes.txt"))
-    False
-    """
-    return file.name.startswith(".") and file.name.endswith(".unfinished") and file.is_file() and not file.is_symlink()
-
-
 def _remove_half_written(folder: Path) -> None:
     """Remove a folder that was being filled; threads of a library that failed in another of its threads may still be writing to it."""
     looks = 0
@@ -383,28 +346,6 @@ def _free_name(place: Path) -> Path:
     while os.path.lexists(free := place.with_name(f"{place.name}-{number}")):
         number += 1
     return free
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the list of a folder's files, is on the disk, where the file system can tell."""
-    try:
-        opened = os.open(path, os.O_RDONLY)
-    except PermissionError:  # a folder that may be written but not listed
-        return
-    try:
-        os.fsync(opened)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
-            raise
-    finally:
-        os.close(opened)
-
-
-def _sync_all(folder: Path) -> None:
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            _sync(Path(parent, name))
-        _sync(Path(parent))
 
 
 def say(sentence: str) -> None:
