@@ -22,6 +22,7 @@ settings.register_profile("steady", derandomize=True, **BUSY)
 settings.register_profile("explore", **BUSY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 torch.set_num_threads(1)  # several workers with several threads each run ten times slower on tiny models
+os.environ["OMP_NUM_THREADS"] = "1"  # and so do the commands, kernels and workers that tests start
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
