@@ -25,7 +25,7 @@ def away(*values: float) -> torch.Tensor:
 def test_the_device_copies_late_and_what_is_read_has_arrived() -> None:
     landing = Landing()
     arriving = Arriving([away(1, 2, 3), torch.tensor([7.0]), away(1, 0) > 0], landing)
-    assert (arriving._arrived == 255).all(), "the copy was made before anybody waited for it, so that this shows nothing"
+    assert (arriving._parcels[0]._arrived == 255).all(), "the copy was made before anybody waited for it, so that this shows nothing"
     numbers, of_host, truths = arriving.arrays()
     assert (numbers.tolist(), of_host.tolist(), truths.tolist()) == ([1, 2, 3], [7], [True, False])
     assert truths.dtype == np.bool_
@@ -45,7 +45,7 @@ def test_what_has_arrived_is_not_overwritten_by_the_next_transfer() -> None:
     first = Arriving([away(1, 2)], landing).arrays()[0]
     memory = landing._free[0].data_ptr()
     second = Arriving([away(3, 4)], landing)
-    assert second._arrived.data_ptr() == memory, "memory of the host is made once"
+    assert second._parcels[0]._arrived.data_ptr() == memory, "memory of the host is made once"
     assert (first.tolist(), second.arrays()[0].tolist(), first.tolist()) == ([1, 2], [3, 4], [1, 2])
 
 

@@ -1,6 +1,7 @@
 """Everything runs on a device that is not the CPU: the same tokens, values to 1e-6, and the host waits a fixed number of times per step."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,38 @@ def test_likelihoods_and_evaluations_are_the_same(make: Callable[[], fl.Language
     assert [row[0] for row in rows] == [row[0] for row in other_rows]
     numbers, other_numbers = (np.array([row[1:] for row in table], dtype=float) for table in (rows, other_rows))
     np.testing.assert_allclose(other_numbers, numbers, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["diffusion", "autoregressive"])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_a_model_spread_over_two_devices_is_the_same(tmp_path: Path, causal: bool, batch_size: int) -> None:
+    language_model("cpu", causal=causal).save(tmp_path / "model")
+
+    def run(device: str) -> tuple[list[list[int]], list[float], xr.Dataset, list[float]]:
+        lm = fl.load(tmp_path / "model", device=device)
+        spread = {str(parameter.device) for parameter in lm.module.parameters()}
+        assert spread == set(device.split(","))
+        options: dict[str, Any] = {"gen_length": 4, "batch_size": batch_size, "progress": False}
+        edited = lm.generate(PROMPTS, intervention=MaskAnchors(1), **options)
+        control = lm.generate(PROMPTS, intervention=RandomKeys(MaskAnchors(1), equal="mass"), **options)
+        trace = lm.trace(PROMPTS, detail="full", **options).dataset
+        likelihoods = [each.value for each in log_likelihoods(lm, [Continuation((20, 21, 22), (24, 25))], draws=4)]
+        return [text.tokens for text in [*edited, *control]], [float(text.removed or 0) for text in [*edited, *control]], trace, likelihoods
+
+    elsewhere.device()
+    tokens, removed, trace, likelihoods = run("cpu")
+    other_tokens, other_removed, other_trace, other_likelihoods = run(f"{elsewhere.NAME}:0,{elsewhere.NAME}:1")
+    assert tokens == other_tokens
+    np.testing.assert_allclose([*other_removed, *other_likelihoods], [*removed, *likelihoods], rtol=1e-5, atol=1e-7)
+    assert_equal(trace, other_trace)
+
+
+def test_a_model_is_not_divided_between_the_cpu_and_others() -> None:
+    elsewhere.device()
+    with pytest.raises(fl.Refusal, match="between the CPU and others"):
+        fl.load("twin-mdm", device=f"cpu,{elsewhere.NAME}:0")
+    with pytest.raises(fl.Refusal, match="names a device twice"):
+        fl.load("twin-mdm", device=f"{elsewhere.NAME}:1,{elsewhere.NAME}:1")
 
 
 def transfers(run: Callable[[], Any]) -> int:

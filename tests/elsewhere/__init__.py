@@ -1,4 +1,5 @@
-"""A device that is not the CPU, made with torch's PrivateUse1: every tensor on it is really elsewhere, and mixing devices raises.
+"""A device that is not the CPU, made with torch's PrivateUse1: every tensor on it is really elsewhere, and mixing devices raises. There
+are two of it, as on a machine with two GPUs.
 
 It is compiled once per machine with the compiler that is there (under a minute, then kept in ~/.cache/floatlens-tests). Operators on it
 are done when they return; a copy to the host that need not be waited for is made when somebody waits for it, and not before, so that
@@ -65,7 +66,7 @@ def device() -> torch.device:
     torch.ops.load_library(str(_compiled()))
     module: Any = ModuleType(f"torch.{NAME}")
     module.is_available = module.is_initialized = lambda: True
-    module.device_count = lambda: 1
+    module.device_count = lambda: 2
     module.current_device = lambda: 0
     module._is_in_bad_fork = lambda: False
     module.manual_seed_all = module.manual_seed = lambda _seed: None

@@ -1,6 +1,8 @@
 // A device that is not the CPU, for machines that have no other: its memory is host memory of its own, its operators are the CPU's, run on
 // copies. A tensor that lives here and one that lives on the CPU never meet in an operator: that raises, as it does on a GPU.
 //
+// There are two of it, numbered 0 and 1, whose tensors do not meet in an operator either; a copy leads from one to the other.
+//
 // A copy to the CPU that need not be waited for is made as late as a GPU might make it: when somebody waits for an event that was recorded
 // after it. Until then what it writes to is NaN, and what it reads from is read as it is by then.
 
@@ -26,13 +28,16 @@ namespace {
 constexpr auto HERE = c10::DeviceType::PrivateUse1;
 const c10::DispatchKeySet KEYS(c10::DispatchKey::PrivateUse1);
 
+constexpr c10::DeviceIndex COUNT = 2;
+thread_local c10::DeviceIndex current_device = 0;
+
 struct Memory final : c10::Allocator {
   static void give_back(void* pointer) { std::free(pointer); }
   c10::DataPtr allocate(size_t bytes) override {
     void* pointer = bytes ? std::malloc(bytes) : nullptr;
     TORCH_CHECK(!bytes || pointer, "elsewhere: no memory for ", bytes, " bytes");
     if (pointer) std::memset(pointer, 0xFF, bytes);  // what was never written is NaN, and shows
-    return {pointer, pointer, &give_back, c10::Device(HERE, 0)};
+    return {pointer, pointer, &give_back, c10::Device(HERE, current_device)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
@@ -59,21 +64,25 @@ void make_late_copies(int64_t until) {
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return HERE; }
-  c10::Device exchangeDevice(c10::Device) const override { return getDevice(); }
-  c10::Device getDevice() const override { return c10::Device(HERE, 0); }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Device exchangeDevice(c10::Device device) const override {
+    auto before = getDevice();
+    setDevice(device);
+    return before;
+  }
+  c10::Device getDevice() const override { return c10::Device(HERE, current_device); }
+  void setDevice(c10::Device device) const override { current_device = device.has_index() ? device.index() : 0; }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { current_device = device.has_index() ? device.index() : 0; }
   c10::Stream getStream(c10::Device device) const override { return c10::Stream(c10::Stream::UNSAFE, device, current_stream); }
   c10::Stream getDefaultStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
   c10::Stream getNewStream(c10::Device device, int) const override {
-    return c10::Stream(c10::Stream::UNSAFE, c10::Device(HERE, 0), ++streams_made);
+    return c10::Stream(c10::Stream::UNSAFE, getDevice(), ++streams_made);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     auto before = getStream(getDevice());
     current_stream = stream.id();
     return before;
   }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::DeviceIndex deviceCount() const noexcept override { return COUNT; }
   // an event is how many copies had begun when it was recorded
   void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
     if (!*event) *event = new int64_t;
@@ -97,13 +106,19 @@ at::Tensor as_cpu(const at::Tensor& tensor) {
   return at::from_blob(const_cast<void*>(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(), options);
 }
 
-at::Tensor empty_here(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>, std::optional<at::Device>,
+c10::Device chosen(std::optional<at::Device> device) {
+  return device && device->has_index() ? *device : c10::Device(HERE, current_device);
+}
+
+at::Tensor empty_here(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>, std::optional<at::Device> device,
                       std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  c10::DeviceGuard on(chosen(device));
   return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), &memory, KEYS, c10::dtype_or_default(dtype), format);
 }
 
 at::Tensor empty_strided_here(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<at::ScalarType> dtype,
-                              std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
+                              std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
+  c10::DeviceGuard on(chosen(device));
   return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), &memory, KEYS,
                                            c10::dtype_or_default(dtype));
 }
@@ -130,6 +145,7 @@ const at::Tensor& resize_here(const at::Tensor& tensor, c10::SymIntArrayRef size
   size_t needed = (c10::multiply_integers(sizes) + tensor.storage_offset()) * tensor.itemsize();
   auto storage = tensor.storage();
   if (storage.nbytes() < needed) {
+    c10::DeviceGuard on(tensor.device());
     auto grown = memory.allocate(needed);
     if (storage.nbytes()) std::memcpy(grown.get(), storage.data(), storage.nbytes());
     storage.set_data_ptr(std::move(grown));
@@ -183,13 +199,18 @@ void refuse_mixed(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
   const auto name = op.operator_name().overload_name.empty() ? schema.name() : schema.name() + "." + schema.overload_name();
   if (may_mix.count(name)) return;
   bool of_cpu = false;
-  auto look = [&](const at::Tensor& tensor) { of_cpu |= tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0; };
+  std::set<c10::DeviceIndex> of_here;
+  auto look = [&](const at::Tensor& tensor) {
+    of_cpu |= tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0;
+    if (tensor.defined() && tensor.device().type() == HERE) of_here.insert(tensor.device().index());
+  };
   for (const auto& value : torch::jit::last(stack, schema.arguments().size())) {
     if (value.isTensor()) look(value.toTensor());
     if (value.isTensorList()) for (const at::Tensor& tensor : value.toTensorVector()) look(tensor);
     if (value.isOptionalTensorList()) for (const auto& tensor : value.toOptionalTensorVector()) if (tensor) look(*tensor);
   }
   TORCH_CHECK(!of_cpu, name, ": Expected all tensors to be on the same device, but found at least two devices, elsewhere:0 and cpu");
+  TORCH_CHECK(of_here.size() < 2, name, ": Expected all tensors to be on the same device, but found at least two devices, elsewhere:0 and elsewhere:1");
 }
 
 void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

@@ -48,7 +48,8 @@ class Held:
         """Calls for which this is the same are reduced together."""
         call = self.call
         shapes = call.query.shape, call.key.shape, call.value.shape
-        return id(self.scene), *shapes, call.query.dtype, call.scale, self.logsumexp is None, self.mass_before_edits is None
+        kind = call.query.dtype, call.query.device, call.scale
+        return id(self.scene), *shapes, *kind, self.logsumexp is None, self.mass_before_edits is None
 
     def refuse_if_overwritten(self, remedy: str = "Pass held_bytes=0 to the tap, which then observes every call at once.") -> None:
         """Raise if the queries or keys are not what they were."""

@@ -101,7 +101,9 @@ def evaluate(
     ),
     raw: bool = typer.Option(False, help="Leave the chat template out."),
     dtype: str = typer.Option(None, help="float32, bfloat16 or float16; the checkpoint's own by default."),
-    device: str = typer.Option(None, help="cpu, cuda, ...; by default the first GPU if there is one."),
+    device: str = typer.Option(
+        None, help="cpu, cuda, ...; by default the first GPU if there is one. Several for a large model: cuda:0,cuda:1."
+    ),
     trust_remote_code: bool = typer.Option(False, help="Run code that comes with the checkpoint."),
     block_length: list[str] = typer.Option(
         [],

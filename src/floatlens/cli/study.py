@@ -135,7 +135,7 @@ def _engine(name: str, plan: "Plan", store: "Store", workers: int | None, addres
     if name == "local":
         if address is not None:
             raise Refusal("--address names a Ray cluster; add --engine ray.")
-        devices = local_devices(plan.device)
+        devices = local_devices(plan.device, plan.study.run.devices_per_worker)
         largest = max(model.examined.weight_bytes for model in plan.models)
         return LocalEngine(devices, workers or default_workers(devices, plan.study.run.threads, largest))
     if name == "ray":

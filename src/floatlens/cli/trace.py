@@ -51,7 +51,9 @@ def trace(
     patterns: str = typer.Option("", help="Keep the full patterns of these layer:head pairs, e.g. 3:0,11:4."),
     raw: bool = typer.Option(False, help="Do not use the chat template."),
     dtype: str = typer.Option(None, help="Precision: float32, bfloat16 or float16; by default that of the checkpoint."),
-    device: str = typer.Option(None, help="Device: cpu, cuda, ...; by default the first GPU if there is one."),
+    device: str = typer.Option(
+        None, help="Device: cpu, cuda, ...; by default the first GPU if there is one. Several for a large model: cuda:0,cuda:1."
+    ),
     revision: str = typer.Option(None, help="A branch, tag or commit on the hub."),
     family: str = typer.Option(None, help="The adapter to use if the config does not say which; see `floatlens models`."),
     mask_token_id: int = typer.Option(None, help="The mask token, if neither config nor tokenizer names it."),

@@ -182,9 +182,10 @@ class Running:
 
     def _nothing_removed(self, call: AttentionCall) -> Tensor:
         """Zeros (sample, head): what was removed from a call to which nothing was done."""
-        if self._pass.nothing is None or self._pass.nothing.shape != call.query.shape[:2]:
-            self._pass.nothing = torch.zeros(call.samples, call.heads, device=call.query.device)
-        return self._pass.nothing
+        nothing = self._pass.nothing
+        if nothing is None or nothing.shape != call.query.shape[:2] or nothing.device != call.query.device:
+            nothing = self._pass.nothing = torch.zeros(call.samples, call.heads, device=call.query.device)
+        return nothing
 
     def _wait(self, waiting: Waiting) -> None:
         """Hold one more call; measure what is held if that is too much by now."""

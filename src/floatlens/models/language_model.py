@@ -314,7 +314,9 @@ class LanguageModel:
 
     @cached_property
     def _accepts(self) -> frozenset[str]:
-        return frozenset(inspect.signature(self.module.forward).parameters)
+        """What the module's forward takes. Rows to keep are indices on one device, and those of a model on several may be on another."""
+        spread = len(set(getattr(self.module, "hf_device_map", {}).values())) > 1
+        return frozenset(inspect.signature(self.module.forward).parameters) - ({"logits_to_keep"} if spread else set())
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """Text up to the first end token."""

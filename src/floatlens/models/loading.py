@@ -26,7 +26,7 @@ from floatlens.models.checkpoint import Checkpoint, find_checkpoint, read_json
 from floatlens.models.families import FAMILIES
 from floatlens.models.families.adapter import Blueprint, as_tokens, native_config
 from floatlens.models.language_model import LanguageModel
-from floatlens.models.weights import on_meta_device, read_weights, refuse_too_little_memory, refuse_wrong_tensors
+from floatlens.models.weights import on_meta_device, placement, read_weights, refuse_too_little_memory, refuse_wrong_tensors
 
 _SIZES = {  # the largest that is believed
     "num_hidden_layers": 1 << 11,
@@ -124,7 +124,8 @@ def load(
     dtype
         "float32", "bfloat16", "float16"; that of the checkpoint by default.
     device
-        "cpu", "cuda", ...; the first GPU if there is one.
+        "cpu", "cuda", ...; the first GPU if there is one. Several ("cuda:0,cuda:1") for a model that is too large for one: each gets some
+        of the layers.
     trust_remote_code
         Run code that comes with the checkpoint. Needed for LLaDA-MoE and LLaDA2.x only.
     allow_pickle
@@ -145,7 +146,7 @@ def load(
     floatlens.errors.Refusal: There is no model 'smolm2': it is neither bundled, nor a folder or file here, nor a hub name of the form \
 owner/name. Did you mean 'smollm2-mdm'?
     """
-    wanted, place = torch_dtype(dtype), torch_device(device)  # before anything is fetched
+    wanted, devices = torch_dtype(dtype), torch_devices(device)  # before anything is fetched
     checkpoint = find_checkpoint(name_or_path, revision, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
     checkpoint.refuse_missing_weights(allow_pickle)
     blueprint = draw_up(checkpoint, family, trust_remote_code, block_length)
@@ -155,9 +156,12 @@ owner/name. Did you mean 'smollm2-mdm'?
     empty = None if blueprint.family == "remote" else on_meta_device(checkpoint, blueprint)
     if empty is not None and checkpoint.weight_files:
         refuse_wrong_tensors(checkpoint, blueprint, empty)
-    refuse_too_little_memory(checkpoint, wanted, place, empty)
+    refuse_too_little_memory(checkpoint, wanted, devices, empty)
+    if empty is None and len(devices) > 1:
+        raise Refusal(f"{checkpoint.name} runs with code of its own, so its layers are not known before it is loaded. Name one device.")
     exact = torch.float32 if checkpoint.adapter is not None else wanted  # an adapter is merged into the very weights it was made for
-    module = read_weights(checkpoint, blueprint, exact, place, trust_remote_code, allow_pickle)
+    places = {"": devices[0]} if empty is None else placement(empty, devices)
+    module = read_weights(checkpoint, blueprint, exact, places, trust_remote_code, allow_pickle)
     if blueprint.finish is not None:
         blueprint.finish(module)
     if wanted is not None and exact != wanted:
@@ -327,18 +331,31 @@ def torch_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     return known[dtype]
 
 
-def torch_device(device: str | torch.device | None) -> torch.device:
-    """A device by name, tried out; the first GPU if there is one, or else the CPU."""
+def torch_devices(device: str | torch.device | None) -> list[torch.device]:
+    """Devices by name, separated by commas, each tried out; the first GPU if there is one, or else the CPU.
+
+    Examples
+    --------
+    >>> torch_devices("cpu,cpu")
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: device='cpu,cpu' (--device) names a device twice. Name each once.
+    """
     if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return [torch.device("cuda" if torch.cuda.is_available() else "cpu")]
+    names = device.split(",") if isinstance(device, str) else [device]
     with in_a_sentence(f"device={shown(repr(device))} (--device) cannot be used here", "This machine has: " + ", ".join(_devices()) + "."):
-        place = torch.device(device)
-        if place.type == "meta":
-            raise ValueError("nothing can be computed on it")
-        if place.type != "cpu" and (place.index or 0) >= torch.get_device_module(place).device_count():
-            raise ValueError("there is no such device")
-        torch.zeros(1, device=place)
-    return place
+        places = [torch.device(name.strip() if isinstance(name, str) else name) for name in names]
+        for place in places:
+            if place.type == "meta":
+                raise ValueError("nothing can be computed on it")
+            if place.type != "cpu" and (place.index or 0) >= torch.get_device_module(place).device_count():
+                raise ValueError("there is no such device")
+            torch.zeros(1, device=place)
+    if len(set(places)) < len(places):
+        raise Refusal(f"device={shown(repr(device))} (--device) names a device twice. Name each once.")
+    if len(places) > 1 and any(place.type == "cpu" for place in places):
+        raise Refusal(f"device={shown(repr(device))} (--device) divides a model between the CPU and others. Name GPUs, or the CPU.")
+    return places
 
 
 def _devices() -> list[str]:

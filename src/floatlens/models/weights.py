@@ -1,11 +1,12 @@
 """From a blueprint to a module with weights: compare the files with the class, check memory, read, and look at what was read.
 
 Refused: tensors that are missing, surplus or of another shape than the config asks for; more weights than there is memory, whether the
-files or the config ask for it; a head that differs from the embedding it is said to be; weights that are not finite.
+files or the config ask for it; a head that differs from the embedding it is said to be; weights that are not finite. A model that is too
+large for one device is spread over several, whole layers each.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,30 +88,68 @@ def _tensor_sentence(name: str, missing: list[str], surplus: list[str]) -> str:
 
 
 def refuse_too_little_memory(
-    checkpoint: Checkpoint, dtype: torch.dtype | None, device: torch.device, module: nn.Module | None = None
+    checkpoint: Checkpoint, dtype: torch.dtype | None, devices: Sequence[torch.device], module: nn.Module | None = None
 ) -> None:
     """Refuse weights for which there is no memory: those in the files, or those that the config asks for, whichever are more."""
     asked = 0 if module is None else sum(parameter.numel() for parameter in module.parameters())
     parameters = max(checkpoint.parameters, asked)
     stored = checkpoint.bytes / checkpoint.parameters if checkpoint.parameters else 4
     size = max(checkpoint.bytes, asked * stored) if dtype is None else parameters * dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+    free = sum(torch.cuda.mem_get_info(device)[0] for device in devices if device.type == "cuda") or psutil.virtual_memory().available
     if size > free:
         raise Refusal(
             f"{checkpoint.name} needs {size / 1e9:.1f} GB for its {parameters / 1e9:.1f} billion parameters, and {free / 1e9:.1f} GB are "
-            f"free on {device}. Choose a smaller dtype (--dtype bfloat16), free memory, or use a larger machine."
+            f"free on {', '.join(map(str, devices))}. Choose a smaller dtype (--dtype bfloat16), free memory, spread it over several "
+            "devices (--device cuda:0,cuda:1), or use a larger machine."
         )
+
+
+def placement(module: nn.Module, devices: Sequence[torch.device]) -> dict[str, torch.device]:
+    """Which part of a module goes where: whole layers, one after the other, so that each device gets about as much.
+
+    Parts that share a weight stay together, and parts without weights go with the first device.
+
+    Examples
+    --------
+    >>> devices = [torch.device("cuda:0"), torch.device("cuda:1")]
+    >>> {name: str(device) for name, device in placement(nn.Sequential(*(nn.Linear(2, 2) for _ in range(3))), devices).items()}
+    {'0': 'cuda:0', '1': 'cuda:0', '2': 'cuda:1'}
+    """
+    if len(devices) == 1:
+        return {"": devices[0]}
+    parts = list(_parts(module, "", set(getattr(module, "_no_split_modules", None) or ())))
+    total = sum(parameter.nbytes for parameter in module.parameters())
+    places: dict[str, torch.device] = {}
+    place_of_weight: dict[int, torch.device] = {}
+    placed = 0
+    for name, part in parts:
+        weights = list(part.parameters())
+        shared = next((place_of_weight[id(weight)] for weight in weights if id(weight) in place_of_weight), None)
+        places[name] = shared or devices[min(placed * len(devices) // max(total, 1), len(devices) - 1) if weights else 0]
+        placed += sum(weight.nbytes for weight in weights if id(weight) not in place_of_weight)
+        place_of_weight |= {id(weight): places[name] for weight in weights}
+    return places
+
+
+def _parts(module: nn.Module, name: str, whole: set[str]) -> Iterator[tuple[str, nn.Module]]:
+    """The parts of a module that are not divided any further: its layers, and what has weights of its own or no parts."""
+    children = list(module.named_children())
+    if type(module).__name__ in whole or not children or any(True for _ in module.parameters(recurse=False)):
+        yield name, module
+        return
+    for child_name, child in children:
+        yield from _parts(child, f"{name}.{child_name}" if name else child_name, whole)
 
 
 def read_weights(
     checkpoint: Checkpoint,
     blueprint: Blueprint,
     dtype: torch.dtype | None,
-    device: torch.device,
+    places: Mapping[str, torch.device],
     trust_remote_code: bool,
     allow_pickle: bool,
 ) -> Any:
-    """The module with the weights of the checkpoint, all of them and nothing else."""
+    """The module with the weights of the checkpoint, all of them and nothing else, each part in its place."""
     options: dict[str, Any] = {"use_safetensors": bool(checkpoint.weight_files) or not allow_pickle}
     options["trust_remote_code"] = trust_remote_code and blueprint.family == "remote"  # always explicit: transformers would ask otherwise
     if blueprint.renames:
@@ -127,7 +166,7 @@ def read_weights(
             checkpoint.folder,
             config=blueprint.config,
             dtype=dtype if dtype is not None else "auto",
-            device_map={"": device},
+            device_map=dict(places),
             attn_implementation="sdpa",
             output_loading_info=True,
             **options,

@@ -173,8 +173,8 @@ def device_type(wanted: str) -> str:
     return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def local_devices(kind: str) -> list[str]:
-    """The devices of that type on this machine; refused if there are none.
+def local_devices(kind: str, per_worker: int = 1) -> list[str]:
+    """The devices of that type on this machine, as many together as a worker gets; refused if there are too few.
 
     Examples
     --------
@@ -186,5 +186,25 @@ def local_devices(kind: str) -> list[str]:
     if kind == "cuda":
         if not torch.cuda.is_available():
             raise Refusal('The study runs on GPUs (device), and torch finds none here. Set device = "cpu" under [run].')
-        return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    return [kind]
+        return dealt_out([f"cuda:{number}" for number in range(torch.cuda.device_count())], per_worker)
+    return dealt_out([kind], per_worker)
+
+
+def dealt_out(devices: Sequence[str], per_worker: int) -> list[str]:
+    """What each worker gets, as `floatlens.load` takes it. Devices that are too few for another worker stay idle.
+
+    Examples
+    --------
+    >>> dealt_out(["cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:4"], 2)
+    ['cuda:0,cuda:1', 'cuda:2,cuda:3']
+    >>> dealt_out(["cpu"], 2)
+    Traceback (most recent call last):
+    floatlens.errors.Refusal: The study gives each worker 2 devices (devices_per_worker under [run]), and this machine has 1: cpu. \
+Lower it, or run the study elsewhere.
+    """
+    if per_worker > len(devices):
+        raise Refusal(
+            f"The study gives each worker {per_worker} devices (devices_per_worker under [run]), and this machine has {len(devices)}: "
+            f"{', '.join(devices)}. Lower it, or run the study elsewhere."
+        )
+    return [",".join(devices[first : first + per_worker]) for first in range(0, len(devices) - per_worker + 1, per_worker)]

@@ -149,7 +149,7 @@ def estimate_lines(
                 f"{hours:.3g} hours of one device."
             )
         elif warm_up:
-            for sort, per_pass in _timed(own, loads, model, plan.device, progress):
+            for sort, per_pass in _timed(own, loads, model, _devices(plan)[0], progress):
                 seconds += loads[sort].passes * per_pass
                 yield (f"  {sort}: {loads[sort].passes:,} passes x {1e6 * per_pass:.4g} us = {_duration(loads[sort].passes * per_pass)}.")
         yield (
@@ -158,6 +158,10 @@ def estimate_lines(
         )
     yield f"Disk: about {size_in_words(total_disk)} in {counted(len(jobs), 'file')} of units."
     yield from _totals(plan, jobs, workers, warm_up, accelerators, seconds, price_hours)
+
+
+def _devices(plan: Plan) -> list[str]:
+    return local_devices(plan.device, plan.study.run.devices_per_worker)
 
 
 def _totals(
@@ -180,7 +184,7 @@ def _totals(
         yield "Time: not estimated. Leave out --no-warm-up to time a few units here, or give --devices and --tflops."
         return
     largest = max(model.examined.weight_bytes for model in plan.models)
-    count = min(len(jobs), workers or default_workers(local_devices(plan.device), plan.study.run.threads, largest))
+    count = min(len(jobs), workers or default_workers(_devices(plan), plan.study.run.threads, largest))
     yield f"Time: {_duration(seconds)} / {counted(count, 'worker')} = about {_duration(seconds / count)} here, without loading."
 
 
@@ -215,7 +219,7 @@ def _timed(jobs: Sequence[ModelJob], loads: dict[str, Load], model: KnownModel, 
     """Seconds per token pass of each sort of unit, from a unit of each; the first runs twice, because the first run of all is slow."""
     from floatlens.study.worker import Worker
 
-    worker, counter = Worker(local_devices(device)[0]), _Counter(model)
+    worker, counter = Worker(device), _Counter(model)
     chosen = {sort: next(job for job in jobs if sort_of(job) == sort) for sort in loads}
     with progress_bar(1 + len(chosen), f"Warming up, {model.choice.label}", show=progress) as advance:
         worker.run(next(iter(chosen.values())))

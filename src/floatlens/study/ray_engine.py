@@ -1,9 +1,9 @@
 """Run units on a Ray cluster: one actor per device, each holding its model (`pip install 'floatlens[ray]'`).
 
-Decided here: an actor asks for one GPU, or for as many CPUs as a unit has threads; Ray places it. The runner hands each actor one job at a
-time, of the model that it holds, as actors come free. An actor that is lost with its node gives its job back, and another one is asked for;
-as nodes join, actors are added. Where all nodes see the place of the results (S3, GCS, ...), an actor stores its result itself, in one PUT
-under the unit's id; into a folder, results go through the runner, which owns it.
+Decided here: an actor asks for one GPU (or `devices_per_worker`), or for as many CPUs as a unit has threads; Ray places it. The runner
+hands each actor one job at a time, of the model that it holds, as actors come free. An actor that is lost with its node gives its job
+back, and another one is asked for; as nodes join, actors are added. Where all nodes see the place of the results (S3, GCS, ...), an actor
+stores its result itself, in one PUT under the unit's id; into a folder, results go through the runner, which owns it.
 
 Nodes need floatlens, and the models under the same names; a checkpoint that differs from the one of the plan is refused
 (`floatlens.study.worker`). The type of device is that of the file, or of the machine that runs the command: name it in the file
@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any
 
 from floatlens.errors import Refusal, is_failure, reason
-from floatlens.study.engine import DROP, GO_ON, Failure, Job, Outcome, Queue, ReportOf, failure_of, unheard
+from floatlens.study.engine import DROP, GO_ON, Failure, Job, Outcome, Queue, ReportOf, dealt_out, failure_of, unheard
 from floatlens.study.planning import Plan
 from floatlens.study.store import Store
 from floatlens.study.units import unit_file
@@ -82,8 +82,11 @@ class RayEngine:
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 raise Refusal(f"The Ray cluster {address or 'of this machine'} cannot be reached: {reason(error)}.") from None
             self._started = True
-        self._needs = {"num_gpus": 1.0} if plan.device == "cuda" else {"num_cpus": float(plan.study.run.threads)}
-        self._device, self._store, self._most = plan.device, store if store.shared else None, workers
+        run = plan.study.run
+        self._needs = {"num_gpus": float(run.devices_per_worker)} if plan.device == "cuda" else {"num_cpus": float(run.threads)}
+        own = [f"cuda:{number}" for number in range(run.devices_per_worker)]  # Ray shows an actor its own devices only
+        [self._device] = dealt_out(own if plan.device == "cuda" else [plan.device], run.devices_per_worker)
+        self._store, self._most = store if store.shared else None, workers
         self._placed: list[_Placed] = []
 
     @property

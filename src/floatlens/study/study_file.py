@@ -142,12 +142,17 @@ class TracesTable(_Part):
 
 
 class RunTable(_Part):
-    """`[run]`: how the work is divided. `shard` is how many samples a unit asks; `threads` are fixed, because numbers depend on them."""
+    """`[run]`: how the work is divided.
+
+    `shard` is how many samples a unit asks; `threads` are fixed, because numbers depend on them. A model that is too large for one device
+    is spread over `devices_per_worker` of them.
+    """
 
     shard: Count = 25
     batch_size: Annotated[int, Field(ge=1, le=4096)] = 8
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices_per_worker: Annotated[int, Field(ge=1, le=64)] = 1
     retries: Annotated[int, Field(ge=0, le=100)] = 1
 
 

@@ -174,5 +174,5 @@ def _measured(trace: Trace, job: ModelJob) -> pl.DataFrame:
 def _surroundings(device: str) -> dict[str, Any]:
     """Where a unit ran."""
     versions = {"floatlens": __version__, "torch": torch.__version__, "transformers": transformers.__version__, "polars": pl.__version__}
-    kind = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or platform.machine()
+    kind = torch.cuda.get_device_name(device.split(",")[0]) if device.startswith("cuda") else platform.processor() or platform.machine()
     return {"host": socket.gethostname(), "process": os.getpid(), "device": device, "hardware": kind, "versions": versions}
