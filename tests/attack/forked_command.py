@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from floatlens.cli import run
 
 
@@ -15,6 +17,7 @@ def start(words: list[str], said: str, first: Callable[[], object]) -> int:
     output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    torch.set_num_threads(1)  # makes torch's pool of threads anew: two threads that did so at once, as weights are read, would race
     first()
     sys.argv = ["floatlens", *words]
     code: Any = 1
