@@ -1,5 +1,6 @@
 """Memory stays bounded: what a tap holds at once does not grow with the square of the text, nor a trace with what its layers show."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,57 @@ def test_beyond_both_limits_a_trace_of_32_layers_is_the_same_in_bounded_memory(
             np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6, err_msg=str(name))
         else:
             np.testing.assert_array_equal(found, expected, err_msg=str(name))
+
+
+class LongAndDeep(torch.nn.Module):
+    """Thirty-two layers of one head, whose queries and keys differ by layer, and which writes the same token everywhere."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(64, depth)
+        sizes = {"num_hidden_layers": 32, "num_attention_heads": 1, "hidden_size": depth, "vocab_size": 64}
+        self.config = type("Config", (), sizes)()
+
+    def queries_and_keys(self, input_ids: torch.Tensor, layers: int = 32) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Of one layer after the other."""
+        hidden = self.embedding(input_ids)[:, None]
+        for layer in range(layers):
+            query, key = hidden * (1 + layer / 32), hidden.roll(1, 2)
+            yield query, key
+            hidden = torch.nn.functional.scaled_dot_product_attention(query, key, hidden, is_causal=True)
+
+    def forward(self, input_ids: torch.Tensor) -> Any:
+        for _ in self.queries_and_keys(input_ids):
+            pass
+        logits = torch.zeros(*input_ids.shape, 64)
+        logits[..., 7] = 9.0
+        return type("Output", (), {"logits": logits})()
+
+
+def test_at_8192_tokens_and_32_layers_a_trace_stays_within_both_limits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may be held is counted from the shapes alone; what was held, by the allocator."""
+    length, depth, layers, looked_at = 8192, 32, 32, 9
+    torch.manual_seed(0)
+    lm = fl.LanguageModel(module := LongAndDeep(depth), mask_token_id=MASK)
+    prompt = torch.randint(0, MASK, (length - WRITTEN,), generator=torch.Generator().manual_seed(1)).tolist()
+    nothing = dict.fromkeys(("halves", "entropy", "geometry", "norms", "flow", "top_keys"), "off")
+    one = length * depth * 4  # bytes of the queries of a layer, and as many of its keys and of its values
+    limit(monkeypatch, waiting=4 * 3 * one, seen=8 * one)
+    traces: list[Any] = []
+    peak = peak_bytes(lambda: traces.append(lm.trace([prompt], gen_length=WRITTEN, steps=1, detail=nothing, progress=False)))
+    waiting = 5 * 3 * one  # four layers and the one with which there are too many
+    seen = layers * one  # the keys of all layers, which are more than the second limit; queries of candidates are few
+    side_by_side = 5 * 2 * one  # copies of the queries and keys of the layers that are reduced
+    blocks = 2 * (4 << 20) + (8 << 20)  # weights and their logarithms; queries and keys made ready
+    of_the_model = 4 * one  # what it computes with, and its logits
+    assert peak < waiting + seen + side_by_side + blocks + of_the_model
+    assert waiting + seen < peak, "the limits were never reached together"
+    *_, (query, key) = module.queries_and_keys(torch.tensor([[*prompt, *[MASK] * WRITTEN]]), looked_at + 1)
+    scores = (query[0, 0, -WRITTEN:] @ key[0, 0].T * depth**-0.5).masked_fill(
+        ~torch.ones(WRITTEN, length).tril(length - WRITTEN).bool(), -1e9
+    )
+    mass = traces[0].dataset["mass"].isel(sample=0, step=0, layer=looked_at, head=0).sel(group="predicting")
+    np.testing.assert_allclose(mass.values, scores.softmax(-1).sum(0).detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_row_that_predicts_without_being_a_candidate_is_noticed() -> None:
