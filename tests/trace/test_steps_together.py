@@ -1,6 +1,7 @@
 """Small steps wait and are reduced together: each gives what it gives by itself, in its place, and is refused by its own name."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,65 @@ def test_what_is_wrong_with_a_step_that_waits_is_said_when_the_loop_stumbles(mon
     monkeypatch.setattr(fl.LanguageModel, "run_pass", stumbling(run_pass))
     with pytest.raises(ArithmeticError, match="stumbled"):
         broken_from(99).trace(SAME_LENGTH, gen_length=6, batch_size=2, progress=False)
+
+
+@pytest.mark.parametrize("at_most", [16, 1])
+@pytest.mark.parametrize("forward", [0, 2])
+def test_a_forward_that_looks_at_its_padding_is_refused_though_its_step_waits(
+    forward: int, at_most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked of the forward itself is answered with the numbers of its step, whatever it waited for."""
+    lm, runs = diffusion_model("llada"), []
+
+    def forget_the_mask(_module: nn.Module, _inputs: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        runs.append(1)
+        return _inputs, {**named, "attention_mask": None} if len(runs) > forward else named
+
+    lm.module.register_forward_pre_hook(forget_the_mask, with_kwargs=True)  # type: ignore[union-attr]
+    monkeypatch.setattr(recording, "STEPS_AT_MOST", at_most)
+    with pytest.raises(fl.Refusal, match=r"real queries of sample \d can see the padding"):
+        lm.trace(PROMPTS, gen_length=6, steps=4, batch_size=3, progress=False)
+
+
+def test_steps_that_wait_are_sent_before_one_that_is_too_large_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cache steps grow. Where one is too large, those before it are sent, and then it is: neither takes the other's place."""
+    lm, sent = diffusion_model("sdar"), list[tuple[int, bool]]()
+    send = recording.Recorder._send
+
+    def watched(self: recording.Recorder, in_passing: Any, seen: Any, together: Any) -> None:
+        sent.append((len(together), bool(together[0].stacks)))
+        send(self, in_passing, seen, together)
+
+    def traced() -> xr.Dataset:
+        return lm.trace(PROMPTS[:1], gen_length=12, block_length=4, detail="full", progress=False).dataset
+
+    whole = traced()
+    monkeypatch.setattr(recording.Recorder, "_send", watched)
+    both = 0
+    for kilobytes in range(4, 40, 4):
+        sent.clear()
+        monkeypatch.setattr(recording, "TOGETHER_BYTES", kilobytes << 10)
+        assert_equal(traced(), whole)
+        both += any(waited and not large for (_, waited), (_, large) in pairwise(sent))
+    assert both, "either all steps waited or none did, so that this shows nothing"
+
+
+def test_a_forward_that_was_too_large_to_be_held_at_once_does_not_wait(
+    reduced: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first layers were reduced when there were too many bytes of them; its last ones are few, and belong to them."""
+    lm = diffusion_model("llada")
+
+    def traced() -> xr.Dataset:
+        return lm.trace(SAME_LENGTH, gen_length=6, steps=3, batch_size=2, detail="full", progress=False).dataset
+
+    whole = traced()
+    of_a_layer = 2 * 11 * 8 * (4 + 4 + 4) * 4
+    make = TapRequest.__init__
+    monkeypatch.setattr(TapRequest, "__init__", lambda self, **given: make(self, **{**given, "held_bytes": of_a_layer * 3 // 2}))
+    reduced.clear()
+    assert_equal(traced(), whole)
+    assert reduced == [(step,) for step in (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2)], "two layers, then one; all rows, then those that predict"
 
 
 def test_only_steps_that_lie_alike_are_put_side_by_side() -> None:
