@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import floatlens as fl
 import zoo
 from floatlens.capture import reduction, steps
+from floatlens.capture.records import StepRecord, fetch_steps
 from floatlens.capture.steps import Stack
 from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.trace import recording
@@ -313,3 +314,62 @@ def test_each_step_keeps_its_own_mask() -> None:
             found = record.values[name][1][0, own].numpy()
             np.testing.assert_allclose(found, alone.dataset[name].isel(layer=0).values, rtol=1e-5, atol=1e-6, err_msg=name)
         np.testing.assert_array_equal(record.values["visible"][1][own].numpy(), alone.dataset.visible.isel(layer=0).values)
+
+
+def test_each_step_keeps_its_own_padding() -> None:
+    """Samples that take turns in a batch have steps of one shape, and texts of different lengths."""
+    lengths, length = [(6, 6), (4, 6), (6, 3)], 6
+    generator, waiting, model = torch.Generator().manual_seed(0), list[Stack](), zoo.Direct()
+    tensors = [[torch.randn(2, 2, length, 4, generator=generator) for _ in range(3)] for _ in lengths]
+    paddings = [torch.arange(length) < torch.tensor(of_step)[:, None] for of_step in lengths]
+    keep = ["mass", "halves", "entropy:rows", "geometry", "norms"]
+    request = TapRequest(
+        layers=1,
+        step_on=model,
+        keep=keep,
+        padding=lambda forward: paddings[forward.step],
+        on_seen=lambda _: None,
+        on_stacked=waiting.extend,
+        later_bytes=1 << 20,
+    )
+    checks: list[Any] = []
+    with Tap(model, request) as tap:
+        for step, padding in zip(tensors, paddings, strict=True):
+            model(*step, padding[:, None, None])
+            checks += tap.take_step().checks
+        together = StepRecord(tap.reduce_later([steps.side_by_side(waiting)], checks), checks)
+    (arrays,) = fetch_steps(together)
+    for own, step, padding in zip(steps.of_each(arrays, len(lengths)), tensors, paddings, strict=True):
+        with fl.tap(model, layers=1, keep=keep, padding=padding) as alone:
+            model(*step, padding[:, None, None])
+        assert own.length.tolist() == padding.sum(-1).tolist()
+        for name, (axes, found) in own.arrays.items():
+            expected = alone.dataset[name].isel(layer=0).values
+            np.testing.assert_allclose(found[0] if axes[0] == "layer" else found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+class Cached(nn.Module):
+    """Says that so many keys are cached already, of which it shows the last ones."""
+
+    def forward(self, hidden: Tensor, past_key_values: Any) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(hidden[:, :, -2:], hidden, hidden)
+
+
+class Length(NamedTuple):
+    past: int
+
+    def get_seq_length(self) -> int:
+        return self.past
+
+
+def test_steps_whose_keys_stand_at_other_positions_are_not_put_side_by_side() -> None:
+    """In a sliding-window cache as many keys are shown in each step, and each time they are others."""
+    waiting, model, hidden = list[Stack](), Cached(), torch.randn(1, 2, 6, 4)
+    request = TapRequest(layers=1, step_on=model, keep=["mass"], on_seen=lambda _: None, on_stacked=waiting.extend, later_bytes=1 << 20)
+    with Tap(model, request) as tap:
+        for past in (8, 8, 9):
+            model(hidden, past_key_values=Length(past))
+            tap.take_step()
+    assert [stack.observation.scene.key_start for stack in waiting] == [4, 4, 5]
+    assert waiting[1].lies_like(waiting[0])
+    assert not waiting[2].lies_like(waiting[0])
