@@ -83,6 +83,23 @@ def test_statistics_before_the_edit_are_those_of_the_unedited_call() -> None:
     assert "head" in edited.visible.dims  # each head now sees something else
 
 
+def test_layers_that_an_edit_left_alone_keep_their_own_statistics() -> None:
+    """Their calls are reduced together, since nothing about them was changed."""
+    model = zoo.build("llama")
+    seen: list[Any] = []
+
+    def look(call: fl.AttentionCall, before: fl.Before) -> fl.AttentionCall:
+        assert before.now is not None
+        seen.append(before.now.mass)
+        return call
+
+    _, looked_at = observe(model, look)
+    _, untouched = observe(model)
+    for layer, mass in enumerate(seen):
+        np.testing.assert_array_equal(looked_at.mass_before_edits.isel(layer=layer).values, mass)
+        np.testing.assert_allclose(mass, untouched.mass.isel(layer=layer).values, atol=1e-5)
+
+
 def test_the_step_before_stays_available_before_its_edit() -> None:
     """Chosen after the edit, the hidden key would never show again; before it, it shows at every step."""
     model = zoo.build("llama, bidirectional")

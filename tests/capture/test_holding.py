@@ -14,6 +14,7 @@ import floatlens as fl
 import zoo
 from floatlens.capture import holding, walk
 from floatlens.capture.checks import Check, fetch
+from floatlens.capture.reducers import geometry
 from floatlens.errors import BrokenPromise
 
 KEEP = ["mass", "halves", "entropy:rows", "geometry", "norms", "top_keys:3", "flow"]
@@ -27,7 +28,7 @@ def observed(family: str, **options: Any) -> xr.Dataset:
     positions = {"position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
     groups = {"low": ids < 30, "high": ids >= 30}
     with fl.tap(
-        model, keep=KEEP, groups=groups, regions={"first": (0, 9), "rest": (9, LENGTH)}, patterns=[(2, 1), (0, 3)], **options
+        model, keep=KEEP, groups=groups, regions={"first": (0, 9), "rest": (9, LENGTH)}, patterns=[(2, 1), (0, 3), (1, 0)], **options
     ) as tap:
         model(input_ids=ids, attention_mask=mask, **positions)
     return tap.dataset
@@ -50,6 +51,7 @@ def test_together_or_one_by_one_layers_give_the_same(family: str, monkeypatch: p
     assert_equal(observed(family), alone)
     assert_equal(observed(family, held_bytes=60_000), alone)  # two layers, and then the rest
     assert_equal(observed(family, block_entries=4 * LENGTH * LENGTH), alone)  # a sample of a layer at a time
+    assert_equal(observed(family, block_entries=12 * LENGTH * LENGTH), alone)  # room for three samples, of which two are of a layer
     monkeypatch.setattr(holding, "STACKED_NUMBERS", 3000)
     assert_equal(observed(family), alone)
     monkeypatch.setattr(walk, "PREPARED_NUMBERS", 2000)
@@ -80,6 +82,53 @@ def test_layers_of_two_kinds_keep_their_places() -> None:
         np.testing.assert_allclose(tap.dataset.mass.isel(layer=layer, group=0).values, weights.sum(-2), atol=1e-5)
         assert (tap.dataset.visible.isel(layer=layer, group=0).values == visible.sum(0).numpy()).all()
         hidden = F.scaled_dot_product_attention(hidden * (1 + layer), hidden.roll(layer, 2), hidden, visible[None, None])
+
+
+class Scaled(nn.Module):
+    """Layers of one shape, each with a scale of its own."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        for layer in range(3):
+            hidden = F.scaled_dot_product_attention(hidden, hidden.roll(1, 2), hidden, scale=0.2 * (1 + layer))
+        return hidden
+
+
+def test_layers_of_one_shape_keep_their_own_scale() -> None:
+    hidden = torch.randn(1, 2, 6, 4, generator=torch.Generator().manual_seed(0))
+    with fl.tap(module := Scaled(), layers=3, keep=["mass"]) as tap:
+        module(hidden)
+    for layer in range(3):
+        weights = zoo.eager_weights(hidden, hidden.roll(1, 2), None, 0.2 * (1 + layer))
+        np.testing.assert_allclose(tap.dataset.mass.isel(layer=layer, group=0).values, weights.sum(-2), atol=1e-5)
+        hidden = torch.as_tensor(weights).float() @ hidden
+
+
+@pytest.mark.parametrize("wrong", ["broken row", "padding"])
+def test_what_is_wrong_is_refused_though_every_call_is_reduced_at_once(wrong: str) -> None:
+    hidden, padding = torch.randn(2, 2, 6, 4), torch.ones(2, 6, dtype=torch.bool)
+    key = hidden.clone()
+    if wrong == "padding":
+        padding[1, :2] = False
+    else:
+        key[1, 0, 3] = float("nan")
+    message = {"padding": "can see the padding at key 0", "broken row": "sample 1, head 0, query 0 is not a number"}[wrong]
+    with pytest.raises(fl.Refusal, match=message), fl.tap(module := zoo.Direct(), layers=1, padding=padding, held_bytes=0):
+        module(hidden, key, hidden)
+
+
+def test_heads_that_take_turns_in_geometry_keep_their_own_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key = torch.randn(2, 6, 10, 4, generator=generator), torch.randn(2, 3, 10, 4, generator=generator)
+    mask = torch.rand(2, 6, 10, 10, generator=generator) < 0.6
+
+    def found() -> xr.Dataset:
+        with fl.tap(module := zoo.Direct(), layers=1, keep=["geometry"], padding=torch.ones(2, 10)) as tap:
+            module(query, key, key, mask)
+        return tap.dataset
+
+    at_once = found()
+    monkeypatch.setattr(geometry, "NUMBERS_AT_ONCE", 2 * 2 * 10 * 4)  # the query heads of one key head
+    assert_equal(found(), at_once)
 
 
 class Overwriting(nn.Module):

@@ -76,6 +76,44 @@ def test_a_model_that_no_longer_looks_the_function_up_is_refused_and_never_overl
         seen(Layers(Layer(True), Layer(True, True, False)))
 
 
+def test_the_next_tap_on_a_model_begins_with_what_is_known_of_it() -> None:
+    model = Layers(Layer(True), Layer(True))
+    first = seen(model)
+    again = seen(model)
+    assert model.layers[1].in_modes == [1, 0, 0, 0, 0, 0]
+    assert (first.values == again.values).all()
+    model.layers.append(Layer(False))
+    assert seen(model).sizes["layer"] == 3
+    assert model.layers[2].in_modes == [1, 1, 1], "with other modules, nothing is known of it"
+
+
+class Turning(nn.Module):
+    """Leaves attention to a part of it; from its third run on it calls the function itself, and has it at hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part, self.runs = Layer(True), 0
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        self.runs += 1
+        return self.part(hidden) if self.runs < 3 else ATTENTION(hidden, hidden.roll(1, 2), hidden * 1.1)
+
+
+def test_a_known_model_that_calls_otherwise_is_refused_once_and_seen_from_then_on() -> None:
+    model = Turning()
+    for _ in range(2):
+        with fl.tap(model, layers=1, keep=["mass"]) as tap:
+            model(HIDDEN)
+    with pytest.raises(fl.Refusal, match="1 attention layers were expected and 0 were seen"), fl.tap(model, layers=1):
+        model(HIDDEN)
+    with fl.tap(model, layers=1, keep=["mass"]) as again:
+        model(HIDDEN)
+    assert (again.dataset.mass.values == tap.dataset.mass.values).all()
+    with fl.tap(model, layers=1, keep=["mass"]) as known:
+        model(HIDDEN)
+    assert (known.dataset.mass.values == tap.dataset.mass.values).all()
+
+
 def test_the_name_is_put_back_when_the_last_tap_closes_whatever_happened_in_it() -> None:
     def fail_in_a_tap() -> None:
         with fl.tap(model := Layers(Layer(True)), layers=1):
@@ -119,8 +157,9 @@ def test_a_function_that_another_program_put_there_is_left_alone_and_its_calls_a
         ran.append(len(modes()))
         return ATTENTION(*args, **kwargs)
 
+    seen(model := Layers(Layer(True)))
     monkeypatch.setattr(F, "scaled_dot_product_attention", theirs)
-    mass = seen(Layers(Layer(True)))
+    mass = seen(model)
     assert F.scaled_dot_product_attention is theirs
     assert ran == [1, 1, 1]
     monkeypatch.undo()

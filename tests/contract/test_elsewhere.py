@@ -203,6 +203,14 @@ def test_how_often_the_host_waits_does_not_depend_on_the_layers(layers: int, mor
     assert padded[0] == padded[1]
 
 
+def test_a_step_of_a_loop_fetches_its_candidates_and_not_their_logits() -> None:
+    """A token, its odds and its rank for each masked position: 8, 6, 4 and 2 of them are left."""
+    lm = language_model(elsewhere.NAME)
+    with elsewhere.Counted() as counted:
+        lm.generate(PROMPTS[:1], gen_length=8, steps=4, progress=False)
+    assert counted.bytes == 3 * 8 * (8 + 6 + 4 + 2)
+
+
 def test_what_a_broken_row_costs_is_a_refusal_that_names_it() -> None:
     lm = language_model(elsewhere.NAME)
     module: Any = lm.module

@@ -3,7 +3,8 @@ are two of it, as on a machine with two GPUs.
 
 It is compiled once per machine with the compiler that is there (under a minute, then kept in ~/.cache/floatlens-tests). Operators on it
 are done when they return; a copy to the host that need not be waited for is made when somebody waits for it, and not before, so that
-whoever reads too early finds NaN. What shows besides is where a tensor lives, and how often something is fetched from there: `Counted`.
+whoever reads too early finds NaN, as does whoever lets such a copy begin too early or lets go of what it reads from. What shows besides
+is where a tensor lives, and how often and how much is fetched from there: `Counted`.
 """
 
 import hashlib
@@ -81,7 +82,7 @@ def device() -> torch.device:
 
 
 class Counted(TorchDispatchMode):
-    """Counts the operators that are dispatched in here, and how often the host waits for something that is elsewhere.
+    """Counts the operators that are dispatched in here, how often the host waits for something that is elsewhere, and bytes copied to it.
 
     A transfer is a copy from elsewhere to the CPU, a number or a truth value that is read, and an operator whose result has a size that
     only the device knows.
@@ -91,6 +92,7 @@ class Counted(TorchDispatchMode):
         super().__init__()
         self.operators: Counter[str] = Counter()
         self.transfers: Counter[str] = Counter()
+        self.bytes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -105,6 +107,7 @@ class Counted(TorchDispatchMode):
         )
         if here and (to_the_cpu or picks_by_truth or name in WAITING):
             self.transfers[name] += 1
+            self.bytes += sum(value.nbytes for value in here) if to_the_cpu else 0
         return func(*args, **kwargs)
 
 

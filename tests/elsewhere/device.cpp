@@ -4,7 +4,9 @@
 // There are two of it, numbered 0 and 1, whose tensors do not meet in an operator either; a copy leads from one to the other.
 //
 // A copy to the CPU that need not be waited for is made as late as a GPU might make it: when somebody waits for an event that was recorded
-// after it. Until then what it writes to is NaN, and what it reads from is read as it is by then.
+// after it. Until then what it writes to is NaN, and what it reads from is read as it is by then. On a stream of its own it is never made
+// if the stream did not wait for what had been computed by then, or if nobody has kept what it reads from: a GPU might have copied too
+// early, or what others have written there since.
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -17,9 +19,11 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <set>
 #include <string>
 
@@ -47,17 +51,26 @@ Memory memory;
 struct LateCopy {
   at::Tensor from, to;  // both as tensors of the CPU; the first one over memory that is here
   at::Tensor source;    // keeps that memory
+  c10::StreamId stream;
+  bool too_early;
   int64_t number;
+};
+struct Event {
+  int64_t copies, operators;  // that had begun when it was recorded
 };
 std::deque<LateCopy> late;
 int64_t copies_begun = 0;
+int64_t operators_run = 0;
+std::map<c10::StreamId, int64_t> waited_for;  // operators, by the streams that waited for an event
 int64_t streams_made = 0;
 thread_local c10::StreamId current_stream = 0;
 
 void make_late_copies(int64_t until) {
   while (!late.empty() && late.front().number <= until) {
     at::AutoDispatchBelowAutograd below;
-    late.front().to.copy_(late.front().from);
+    auto& copy = late.front();
+    const bool kept = copy.stream == 0 || copy.source.use_count() > 1;
+    if (kept && !copy.too_early) copy.to.copy_(copy.from);
     late.pop_front();
   }
 }
@@ -83,15 +96,18 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return before;
   }
   c10::DeviceIndex deviceCount() const noexcept override { return COUNT; }
-  // an event is how many copies had begun when it was recorded
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
-    if (!*event) *event = new int64_t;
-    *static_cast<int64_t*>(*event) = copies_begun;
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (!*event) *event = new Event;
+    *static_cast<Event*>(*event) = {copies_begun, stream.id() == 0 ? operators_run : waited_for[stream.id()]};
   }
-  void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void* event) const override { return !event || late.empty() || late.front().number > *static_cast<int64_t*>(event); }
-  void synchronizeEvent(void* event) const override { if (event) make_late_copies(*static_cast<int64_t*>(event)); }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<int64_t*>(event); }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event) waited_for[stream.id()] = std::max(waited_for[stream.id()], static_cast<Event*>(event)->operators);
+  }
+  bool queryEvent(void* event) const override {
+    return !event || late.empty() || late.front().number > static_cast<Event*>(event)->copies;
+  }
+  void synchronizeEvent(void* event) const override { if (event) make_late_copies(static_cast<Event*>(event)->copies); }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
   bool queryStream(const c10::Stream&) const override { return late.empty(); }
   void synchronizeStream(const c10::Stream&) const override { make_late_copies(copies_begun); }
   void synchronizeDevice(const c10::DeviceIndex) const override { make_late_copies(copies_begun); }
@@ -127,7 +143,8 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   at::AutoDispatchBelowAutograd below;
   if (non_blocking && from.device().type() == HERE && to.device().is_cpu() && to.is_contiguous()) {
     if (to.numel()) std::memset(to.data_ptr(), 0xFF, to.nbytes());
-    late.push_back({as_cpu(from), to, from, ++copies_begun});
+    const bool too_early = current_stream != 0 && waited_for[current_stream] < operators_run;
+    late.push_back({as_cpu(from), to, from, current_stream, too_early, ++copies_begun});
     return to;
   }
   as_cpu(to).copy_(as_cpu(from));
@@ -215,6 +232,7 @@ void refuse_mixed(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
 
 void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   refuse_mixed(op, *stack);
+  ++operators_run;
   at::native::cpu_fallback(op, stack);
 }
 

@@ -138,9 +138,9 @@ def test_as_many_others_are_drawn_in_order_or_it_is_refused(keys: int, picks: in
     wanted = int(picked.sum())
     if len(others) < wanted:
         with pytest.raises(fl.Refusal, match=rf"to take {wanted} other keys in layer 3, head 0, and there are only {len(others)}"):
-            fetch([], as_many_others(picked, available, order, "layer 3").checks)
+            fetch([], as_many_others(picked, available, order.argsort(-1), "layer 3").checks)
         return
-    drawn = as_many_others(picked, available, order, "layer 3")
+    drawn = as_many_others(picked, available, order.argsort(-1), "layer 3")
     fetch([drawn.keys], drawn.checks)
     assert np.flatnonzero(drawn.keys[0, 0]).tolist() == sorted(sorted(others, key=lambda key: float(order[0, 0, key]))[:wanted])
     assert float(drawn.shortfall) == 0
@@ -152,7 +152,7 @@ def test_others_are_drawn_until_they_hold_as_much(keys: int, picks: int, seed: i
     others = [key for key in range(keys) if available[0, 0, key] and not picked[0, 0, key]]
     others.sort(key=lambda key: float(order[0, 0, key]))
     target = float((share * picked).sum())
-    drawn = as_much_from_others(picked, available, order, share)
+    drawn = as_much_from_others(picked, available, order.argsort(-1), share)
     taken: list[int] = []
     total = 0.0
     for key in others:

@@ -326,8 +326,10 @@ def test_infilling_does_not_depend_on_the_other_prompts() -> None:
     assert together.sample(1).sizes["step"] == 12
 
 
-def test_layers_are_means_over_heads() -> None:
-    lm = diffusion_model("llada")
+@pytest.mark.parametrize("sampler", ["llada", "sdar"])
+def test_layers_are_means_over_heads(sampler: str) -> None:
+    """What does not exist (in a block of masks, what its unmasked rows look at) is no part of a mean."""
+    lm = diffusion_model(sampler)
     by_head, by_layer = (
         lm.trace(
             PROMPTS, gen_length=6, detail=dict.fromkeys(("mass", "halves", "entropy", "geometry", "norms", "flow"), kind), progress=False
@@ -336,6 +338,7 @@ def test_layers_are_means_over_heads() -> None:
     )
     for name in ("mass", "entropy", "score", "cosine", "norm_product", "query_norm", "value_norm", "flow", "flow_null"):
         assert "head" in by_head[name].dims
+        assert sampler == "llada" or name != "score" or by_head[name].isnull().all("head").any(), "everything exists, so this shows nothing"
         np.testing.assert_allclose(by_head[name].mean("head").values, by_layer[name].values, rtol=1e-5, atol=1e-6, err_msg=name)
 
 

@@ -1,7 +1,8 @@
 """Small steps wait and are reduced together: each gives what it gives by itself, in its place, and is refused by its own name."""
 
 from collections.abc import Callable
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 import floatlens as fl
 import zoo
 from floatlens.capture import reduction, steps
+from floatlens.capture.records import StepRecord, fetch_steps
 from floatlens.capture.steps import Stack
 from floatlens.capture.tapping import Tap, TapRequest
 from floatlens.trace import recording
@@ -202,6 +204,65 @@ def test_what_is_wrong_with_a_step_that_waits_is_said_when_the_loop_stumbles(mon
         broken_from(99).trace(SAME_LENGTH, gen_length=6, batch_size=2, progress=False)
 
 
+@pytest.mark.parametrize("at_most", [16, 1])
+@pytest.mark.parametrize("forward", [0, 2])
+def test_a_forward_that_looks_at_its_padding_is_refused_though_its_step_waits(
+    forward: int, at_most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked of the forward itself is answered with the numbers of its step, whatever it waited for."""
+    lm, runs = diffusion_model("llada"), []
+
+    def forget_the_mask(_module: nn.Module, _inputs: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        runs.append(1)
+        return _inputs, {**named, "attention_mask": None} if len(runs) > forward else named
+
+    lm.module.register_forward_pre_hook(forget_the_mask, with_kwargs=True)  # type: ignore[union-attr]
+    monkeypatch.setattr(recording, "STEPS_AT_MOST", at_most)
+    with pytest.raises(fl.Refusal, match=r"real queries of sample \d can see the padding"):
+        lm.trace(PROMPTS, gen_length=6, steps=4, batch_size=3, progress=False)
+
+
+def test_steps_that_wait_are_sent_before_one_that_is_too_large_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cache steps grow. Where one is too large, those before it are sent, and then it is: neither takes the other's place."""
+    lm, sent = diffusion_model("sdar"), list[tuple[int, bool]]()
+    send = recording.Recorder._send
+
+    def watched(self: recording.Recorder, in_passing: Any, seen: Any, together: Any) -> None:
+        sent.append((len(together), bool(together[0].stacks)))
+        send(self, in_passing, seen, together)
+
+    def traced() -> xr.Dataset:
+        return lm.trace(PROMPTS[:1], gen_length=12, block_length=4, detail="full", progress=False).dataset
+
+    whole = traced()
+    monkeypatch.setattr(recording.Recorder, "_send", watched)
+    both = 0
+    for kilobytes in range(4, 40, 4):
+        sent.clear()
+        monkeypatch.setattr(recording, "TOGETHER_BYTES", kilobytes << 10)
+        assert_equal(traced(), whole)
+        both += any(waited and not large for (_, waited), (_, large) in pairwise(sent))
+    assert both, "either all steps waited or none did, so that this shows nothing"
+
+
+def test_a_forward_that_was_too_large_to_be_held_at_once_does_not_wait(
+    reduced: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first layers were reduced when there were too many bytes of them; its last ones are few, and belong to them."""
+    lm = diffusion_model("llada")
+
+    def traced() -> xr.Dataset:
+        return lm.trace(SAME_LENGTH, gen_length=6, steps=3, batch_size=2, detail="full", progress=False).dataset
+
+    whole = traced()
+    of_a_layer = 2 * 11 * 8 * (4 + 4 + 4) * 4
+    make = TapRequest.__init__
+    monkeypatch.setattr(TapRequest, "__init__", lambda self, **given: make(self, **{**given, "held_bytes": of_a_layer * 3 // 2}))
+    reduced.clear()
+    assert_equal(traced(), whole)
+    assert reduced == [(step,) for step in (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2)], "two layers, then one; all rows, then those that predict"
+
+
 def test_only_steps_that_lie_alike_are_put_side_by_side() -> None:
     waiting: list[Stack] = []
     model = zoo.Direct()
@@ -253,3 +314,62 @@ def test_each_step_keeps_its_own_mask() -> None:
             found = record.values[name][1][0, own].numpy()
             np.testing.assert_allclose(found, alone.dataset[name].isel(layer=0).values, rtol=1e-5, atol=1e-6, err_msg=name)
         np.testing.assert_array_equal(record.values["visible"][1][own].numpy(), alone.dataset.visible.isel(layer=0).values)
+
+
+def test_each_step_keeps_its_own_padding() -> None:
+    """Samples that take turns in a batch have steps of one shape, and texts of different lengths."""
+    lengths, length = [(6, 6), (4, 6), (6, 3)], 6
+    generator, waiting, model = torch.Generator().manual_seed(0), list[Stack](), zoo.Direct()
+    tensors = [[torch.randn(2, 2, length, 4, generator=generator) for _ in range(3)] for _ in lengths]
+    paddings = [torch.arange(length) < torch.tensor(of_step)[:, None] for of_step in lengths]
+    keep = ["mass", "halves", "entropy:rows", "geometry", "norms"]
+    request = TapRequest(
+        layers=1,
+        step_on=model,
+        keep=keep,
+        padding=lambda forward: paddings[forward.step],
+        on_seen=lambda _: None,
+        on_stacked=waiting.extend,
+        later_bytes=1 << 20,
+    )
+    checks: list[Any] = []
+    with Tap(model, request) as tap:
+        for step, padding in zip(tensors, paddings, strict=True):
+            model(*step, padding[:, None, None])
+            checks += tap.take_step().checks
+        together = StepRecord(tap.reduce_later([steps.side_by_side(waiting)], checks), checks)
+    (arrays,) = fetch_steps(together)
+    for own, step, padding in zip(steps.of_each(arrays, len(lengths)), tensors, paddings, strict=True):
+        with fl.tap(model, layers=1, keep=keep, padding=padding) as alone:
+            model(*step, padding[:, None, None])
+        assert own.length.tolist() == padding.sum(-1).tolist()
+        for name, (axes, found) in own.arrays.items():
+            expected = alone.dataset[name].isel(layer=0).values
+            np.testing.assert_allclose(found[0] if axes[0] == "layer" else found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+class Cached(nn.Module):
+    """Says that so many keys are cached already, of which it shows the last ones."""
+
+    def forward(self, hidden: Tensor, past_key_values: Any) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(hidden[:, :, -2:], hidden, hidden)
+
+
+class Length(NamedTuple):
+    past: int
+
+    def get_seq_length(self) -> int:
+        return self.past
+
+
+def test_steps_whose_keys_stand_at_other_positions_are_not_put_side_by_side() -> None:
+    """In a sliding-window cache as many keys are shown in each step, and each time they are others."""
+    waiting, model, hidden = list[Stack](), Cached(), torch.randn(1, 2, 6, 4)
+    request = TapRequest(layers=1, step_on=model, keep=["mass"], on_seen=lambda _: None, on_stacked=waiting.extend, later_bytes=1 << 20)
+    with Tap(model, request) as tap:
+        for past in (8, 8, 9):
+            model(hidden, past_key_values=Length(past))
+            tap.take_step()
+    assert [stack.observation.scene.key_start for stack in waiting] == [4, 4, 5]
+    assert waiting[1].lies_like(waiting[0])
+    assert not waiting[2].lies_like(waiting[0])

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -37,24 +38,40 @@ class LayerIdentity(NamedTuple):
     repeat: int
 
 
+class _Known(NamedTuple):
+    """What a tap has found out about a model: which modules run without calling attention. It holds as long as the modules are these."""
+
+    modules: dict[str, type[nn.Module]]
+    quiet: frozenset[str]
+
+
+_known: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
+
+
 class RunningModules:
     """Follows which module is being run, in one thread, and watches attention while one is run that may call it.
 
     Watching (`watch`, entered and left again and again) slows down every torch function, so it is limited to where it is needed. At first
     that is wherever a module of the model runs; once a forward is over (`settle`), modules that ran without calling attention are no
-    longer followed. Should one of them call it later, a call is missing, which is refused.
+    longer followed, nor by the next tap on the model. Should one of them call it later, a call is missing, which is refused, and all are
+    followed again (`forget`).
     """
 
     def __init__(self, model: nn.Module, watch: AbstractContextManager[Any]) -> None:
         self._thread = threading.get_ident()
-        self._watch, self._is_watching, self._settled = watch, False, False
+        self._watch, self._is_watching = watch, False
+        modules = dict(model.named_modules())
+        self._model, self._types = model, {name: type(module) for name, module in modules.items()}
+        known = _known.get(model)
+        known = known if known is not None and known.modules == self._types else None
+        self.is_known = self._settled = known is not None
         self._stack: list[tuple[str, int]] = []
         self._ran: set[str] = set()
-        self._calling: set[str] = set()
+        self._calling: set[str] = {""} if known is not None and "" not in known.quiet else set()
         self._quiet: set[str] = set()
         self._handles: dict[str, tuple[RemovableHandle, RemovableHandle]] = {}
-        for name, module in model.named_modules():
-            if _may_call_attention(module):
+        for name, module in modules.items():
+            if _may_call_attention(module) and (not name or known is None or name not in known.quiet):
                 self._handles[name] = (
                     module.register_forward_pre_hook(self._entering(name), with_kwargs=True),
                     module.register_forward_hook(self._leave, always_call=True),
@@ -81,13 +98,18 @@ class RunningModules:
             return
         self._settled = True
         self._quiet = {name for name, _ in self._stack} - self._calling  # still running: these are left alone when they are done
-        for name in self._ran - self._calling - self._quiet:
+        quiet = self._ran - self._calling - self._quiet
+        _known[self._model] = _Known(self._types, frozenset(quiet | {""} - self._calling))
+        for name in quiet - {""}:
             self._leave_alone(name)
 
+    def forget(self) -> None:
+        """A call is missing: nothing is known any more of which modules call."""
+        _known.pop(self._model, None)
+
     def _leave_alone(self, name: str) -> None:
-        if name:
-            for handle in self._handles.pop(name):
-                handle.remove()
+        for handle in self._handles.pop(name):
+            handle.remove()
 
     def remove(self) -> None:
         """Follow nothing any more."""
@@ -116,7 +138,7 @@ class RunningModules:
         if threading.get_ident() == self._thread and self._stack:
             name, _ = self._stack.pop()
             self._watch_if_needed()
-            if name in self._quiet and name not in self._calling:
+            if name and name in self._quiet and name not in self._calling:
                 self._quiet.discard(name)
                 self._leave_alone(name)
 
@@ -185,10 +207,8 @@ def expected_calls(module: nn.Module, layers: int | None) -> int:
     )
 
 
-def check_all_came(identities: list[LayerIdentity], expected: int) -> None:
-    """Raise a `Refusal` naming the layers if fewer calls came than expected."""
-    if len(identities) >= expected:
-        return
+def refuse_missing(identities: list[LayerIdentity], expected: int) -> None:
+    """Raise the `Refusal` for fewer calls than expected, naming the layers."""
     seen = {identity.layer for identity in identities}
     missing = [layer for layer in range(expected) if layer not in seen][: expected - len(identities)]
     raise Refusal(

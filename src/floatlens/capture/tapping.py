@@ -31,8 +31,8 @@ from floatlens.capture.kernels import run
 from floatlens.capture.layers import (
     LayerNumbers,
     RunningModules,
-    check_all_came,
     expected_calls,
+    refuse_missing,
     refuse_surplus,
     refuse_what_cannot_be_tapped,
 )
@@ -115,8 +115,10 @@ class Tap:
         if getattr(_open_in_this_thread, "tap", None) is not None:
             raise Refusal("Another tap is open in this thread; close it first, or ask one tap for everything.")
         _open_in_this_thread.tap = self
-        self._watch = AttentionWatch(self._on_attention)
+        self._watch = AttentionWatch(self._model, self._on_attention)
         self._running = RunningModules(self._model, self._watch)
+        if not self._running.is_known:
+            self._watch.forget()
         self._handles: list[RemovableHandle] = [
             self._model.register_forward_pre_hook(self._remember_inputs, with_kwargs=True),
             self._model.register_forward_hook(self._forget_inputs, always_call=True),
@@ -228,7 +230,10 @@ class Tap:
         self._held = HeldCalls(self._reducing, self._patterns, self._forward.checks, request.on_seen, step)
 
     def _end_step(self, _module: nn.Module, _args: Any, _output: Any) -> None:
-        check_all_came(self._numbers.identities, self._expected)
+        if len(self._numbers.identities) < self._expected:
+            self._watch.forget()
+            self._running.forget()
+            refuse_missing(self._numbers.identities, self._expected)
         seen = {identity.layer for identity in self._numbers.identities}
         for layer, _ in self._patterns:
             if layer not in seen:

@@ -52,10 +52,13 @@ class Block:
     keys: slice
     weights: Tensor
     _log2_weights: Tensor | None
+    _total: Tensor | None  # of each row, by which the weights were divided and their logarithms were not yet
 
     def take_negative_entropy(self, out: Tensor) -> None:
         """Write the sum of `p log2 p` of each row (its negative entropy, in bits) to `out` (matrices, rows). Once per block."""
         assert self._log2_weights is not None
+        if self._total is not None:
+            self._log2_weights.sub_(self._total.log2())
         torch.sum(self._log2_weights.mul_(self.weights), -1, out=out)
         self._log2_weights = None
 
@@ -281,25 +284,26 @@ def _block(
         padding = observation.of_texts(~visibility.real_keys[:, None, None, keys], texts, heads)
         log2_weights.unflatten(0, query.shape[:2]).masked_fill_(padding, -SILENT)
     weights = workspace.room("weights", tuple(log2_weights.shape), log2_weights.dtype, log2_weights.device)
+    total = None
     if observation.logsumexp is not None:
         torch.exp2(log2_weights, out=weights)
     else:
-        _normalise(observation, log2_weights, weights, texts, heads, rows)
+        total = _normalise(observation, log2_weights, weights, texts, heads, rows)
     first = texts.start * observation.heads + heads.start
-    return Block(slice(first, first + matrices), rows, keys, weights, log2_weights)
+    return Block(slice(first, first + matrices), rows, keys, weights, log2_weights, total)
 
 
-def _normalise(observation: Observation, log2_weights: Tensor, weights: Tensor, texts: slice, heads: slice, rows: slice) -> None:
-    """A softmax in base 2, for kernels that do not hand out their logsumexp."""
+def _normalise(observation: Observation, log2_weights: Tensor, weights: Tensor, texts: slice, heads: slice, rows: slice) -> Tensor:
+    """A softmax in base 2, for kernels that do not hand out their logsumexp. The totals of rows, which the logarithms still hold."""
     log2_weights.sub_(log2_weights.amax(-1, keepdim=True))
     total = torch.exp2(log2_weights, out=weights).sum(-1, keepdim=True)
-    log2_weights.sub_(total.log2())
     if observation.visibility.all_rows_live:
         weights.div_(total)
-        return
+        return total
     live = observation.of_texts(observation.visibility.live_rows, texts, heads)[..., rows, None]
     in_matrices = weights.unflatten(0, (texts.stop - texts.start, heads.stop - heads.start))
     in_matrices.mul_(live / total.view(*in_matrices.shape[:3], 1))
+    return total
 
 
 def _slices(start: int, stop: int, at_once: int) -> Iterator[slice]:

@@ -2,8 +2,9 @@
 
 A `TorchFunctionMode` sees the function however a model came by it, but it slows down every other function of torch: a small layer takes a
 fifth longer. So it stays only until it is known how a model calls. If all calls of a forward looked the function up in
-`torch.nn.functional`, as transformers does, that name leads here from then on, and no other function does. A model that no longer looks
-it up then makes a call that nobody sees, which the tap refuses, since it counts them.
+`torch.nn.functional`, as transformers does, that name leads here from then on, and no other function does; the next tap on the model
+begins with that. A model that no longer looks it up then makes a call that nobody sees, which the tap refuses, since it counts them;
+what was known of the model is forgotten then.
 
 The name leads here while any tap is open, for all threads; where nobody watches, it is torch's function and nothing else. If another
 program has put a function of its own there, it is left alone, and the mode stays.
@@ -13,10 +14,11 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
+from weakref import WeakSet
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 ATTENTION: Callable[..., Tensor] = torch._C._nn.scaled_dot_product_attention  # type: ignore  # torch types no _nn
@@ -24,6 +26,7 @@ _NAME = "scaled_dot_product_attention"
 _lock = threading.Lock()
 _here = threading.local()
 _open = 0
+_look_it_up: WeakSet[nn.Module] = WeakSet()  # models all of whose calls did so when they last ran in a tap
 
 
 @wraps(ATTENTION)
@@ -36,8 +39,8 @@ def _by_name(*args: Any, **kwargs: Any) -> Tensor:
 class AttentionWatch:
     """A context that is entered and left again and again; inside, `on_attention` runs every call. `begin` before, `end` after all of it."""
 
-    def __init__(self, on_attention: Callable[..., Tensor]) -> None:
-        self._on_attention = on_attention
+    def __init__(self, model: nn.Module, on_attention: Callable[..., Tensor]) -> None:
+        self._model, self._on_attention = model, on_attention
         self._mode, self._in_mode = _Mode(self), False
         self._seen = self._seen_by_name = 0
         self._needs_mode = True
@@ -50,6 +53,7 @@ class AttentionWatch:
             _open += 1
             if getattr(F, _NAME) is ATTENTION:
                 setattr(F, _NAME, _by_name)
+            self._needs_mode = self._model not in _look_it_up or getattr(F, _NAME) is not _by_name
 
     def end(self) -> None:
         """A tap is closed; the last one puts torch's function back."""
@@ -61,7 +65,16 @@ class AttentionWatch:
 
     def settle(self) -> None:
         """A forward is over: if all of its calls were looked up, the mode is not needed any more."""
-        self._needs_mode = not 0 < self._seen == self._seen_by_name
+        if self._needs_mode:
+            self._needs_mode = not 0 < self._seen == self._seen_by_name
+            with _lock:
+                (_look_it_up.discard if self._needs_mode else _look_it_up.add)(self._model)
+
+    def forget(self) -> None:
+        """A call is missing: nothing is known any more of how the model calls."""
+        self._needs_mode = True
+        with _lock:
+            _look_it_up.discard(self._model)
 
     def __enter__(self) -> None:
         _here.watch = self

@@ -16,9 +16,11 @@ decided where the attention is.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from floatlens import anchor_rules
@@ -29,6 +31,7 @@ from floatlens.errors import Refusal
 from floatlens.interventions.specification import KeyPicker, MaskAbove
 
 _ALL_BITS = (1 << 64) - 1
+DRAWN_AT_ONCE = 1 << 20  # random numbers, of as many layers as that is
 
 
 def random_numbers(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
@@ -56,8 +59,7 @@ def _scrambled(state: np.ndarray) -> np.ndarray:
         return state ^ (state >> np.uint64(31))
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One row of a batch: a sample, its conditional half (0) or the other (1) under guidance, and the padding before its text."""
 
     sample: int
@@ -205,14 +207,14 @@ class Others:
     checks: tuple[Check, ...] = ()
 
 
-def as_many_others(picked: Tensor, available: Tensor, order: Tensor, where: str) -> Others:
-    """As many keys as are picked, of those that are available and not picked, smallest `order` (in host memory) first.
+def as_many_others(picked: Tensor, available: Tensor, ranked: Tensor, where: str) -> Others:
+    """As many keys as are picked, of those that are available and not picked, in the order of `ranked`: indices (sample, head, key).
 
     Examples
     --------
     >>> picked = torch.tensor([[[True, False, False, False]]])
-    >>> order = torch.tensor([[[0.1, 0.9, 0.2, 0.5]]])
-    >>> as_many_others(picked, torch.ones_like(picked), order, "layer 0").keys.tolist()
+    >>> ranked = torch.tensor([[[0, 2, 3, 1]]])
+    >>> as_many_others(picked, torch.ones_like(picked), ranked, "layer 0").keys.tolist()
     [[[False, False, True, False]]]
     """
     others = available & ~picked
@@ -226,47 +228,68 @@ def as_many_others(picked: Tensor, available: Tensor, order: Tensor, where: str)
             f"{int(there[sample, head])}. Pick fewer keys, or use longer prompts."
         )
 
-    ranked = _ranked(order, others.device)
-    keys = _first_of(others.gather(-1, ranked), ranked, wanted)
+    in_order = others.gather(-1, ranked)
+    keys = _by_key(in_order & (in_order.cumsum(-1) <= wanted[..., None]), ranked)
     return Others(keys, torch.zeros_like(wanted, dtype=torch.float64), (Check(too_few.any(), refuse),))
 
 
-def as_much_from_others(picked: Tensor, available: Tensor, order: Tensor, share: Tensor) -> Others:
-    """Keys that hold as much as the picked ones, of those that are available and not picked, smallest `order` (in host memory) first.
+def as_much_from_others(picked: Tensor, available: Tensor, ranked: Tensor, share: Tensor) -> Others:
+    """Keys that hold as much as the picked ones, of those that are available and not picked, in the order of `ranked`, as above.
 
     Up to the first key with which they reach it, or one less if that is closer; all but one where all together do not reach it.
 
     Examples
     --------
     >>> picked = torch.tensor([[[True, False, False, False]]])
-    >>> order, share = torch.tensor([[[0.1, 0.9, 0.2, 0.5]]]), torch.tensor([[[0.3, 0.4, 0.2, 0.1]]])
-    >>> as_much_from_others(picked, torch.ones_like(picked), order, share).keys.tolist()  # .2, and .1 more
+    >>> ranked, share = torch.tensor([[[0, 2, 3, 1]]]), torch.tensor([[[0.3, 0.4, 0.2, 0.1]]])
+    >>> as_much_from_others(picked, torch.ones_like(picked), ranked, share).keys.tolist()  # .2, and .1 more
     [[[False, False, True, True]]]
     """
-    ranked = _ranked(order, picked.device)
-    others = (available & ~picked).gather(-1, ranked)  # in the order in which they are taken
     share = share.double().nan_to_num()
-    target = (share * (picked & available)).sum(-1)
-    sums, numbers = (share.gather(-1, ranked) * others).cumsum(-1), others.cumsum(-1)
-
-    def held_by(count: Tensor) -> Tensor:
-        """What the first `count` keys hold."""
-        return sums.masked_fill(numbers > count[..., None], 0.0).amax(-1)
-
-    there = numbers[..., -1]
-    enough = sums[..., -1] >= target
-    first = ((others & (sums < target[..., None])).sum(-1) + 1).masked_fill(target <= 0, 0)
-    above, below = held_by(first) - target, target - held_by((first - 1).clamp(min=0))
-    count = torch.where(enough, first - ((below < above) & (first > 0)).long(), (there - 1).clamp(min=0))
-    return Others(_first_of(others, ranked, count), torch.where(enough, 0.0, target - held_by(count)))
+    target = (share * (picked & available)).sum(-1, keepdim=True)
+    others = (available & ~picked).gather(-1, ranked)
+    held = share.gather(-1, ranked) * others
+    up_to, numbers = held.cumsum(-1), others.cumsum(-1)  # what each key in this order and those before it hold, and how many they are
+    before = F.pad(up_to[..., :-1], (1, 0))
+    enough = up_to[..., -1:] >= target
+    # the key with which the target is reached is left out if it is missed by less without it
+    taken = others & (before < target) & (up_to - target <= target - before) & (enough | (numbers < numbers[..., -1:]))
+    missing = target - (held * taken).sum(-1, keepdim=True)
+    return Others(_by_key(taken, ranked), missing.masked_fill(enough, 0.0)[..., 0])
 
 
-def _ranked(order: Tensor, device: torch.device) -> Tensor:
-    """The indices of keys, smallest order first. Sorted by the host, which has drawn the order: numpy is four times as fast as torch."""
-    return torch.from_numpy(order.numpy().argsort(-1)).to(device)
+@dataclass(eq=False)
+class Draws:
+    """The orders in which controls take the keys of a pass. Numbers are drawn for several layers at a time."""
+
+    _drawn: dict[tuple[int, ...], dict[int, Tensor]] = field(default_factory=dict)  # by control and keys, then by layer
+
+    def ranked(
+        self,
+        number: int,
+        seed: int,
+        call: AttentionCall,
+        rows: Sequence[Row],
+        seeds: Sequence[int],
+        steps: Sequence[int],
+        layers: Sequence[int],
+    ) -> Tensor:
+        """The indices of the keys of a call, (row, head, key), in the order in which a control takes them.
+
+        It is told the seed and the step of each row, and which layers the pass has. The host sorts what it has drawn: numpy is four
+        times as fast as torch.
+        """
+        known_as = number, call.key_start, call.keys, call.heads
+        if call.layer not in self._drawn.get(known_as, {}):
+            upcoming = [call.layer, *(layer for layer in layers if layer > call.layer)]
+            upcoming = upcoming[: max(1, DRAWN_AT_ONCE // (len(rows) * call.heads * call.keys))]
+            positions = call.key_start - np.array([row.offset for row in rows])[:, None, None] + np.arange(call.keys)
+            of_rows = [np.array(of_each)[:, None, None] for of_each in (seeds, steps)]
+            drawn = random_numbers(seed, *of_rows, np.array(upcoming)[:, None, None, None], np.arange(call.heads)[:, None], positions)
+            self._drawn[known_as] = dict(zip(upcoming, torch.from_numpy(drawn.argsort(-1)).to(call.query.device), strict=True))
+        return self._drawn[known_as][call.layer]
 
 
-def _first_of(others: Tensor, ranked: Tensor, count: Tensor) -> Tensor:
-    """The first `count` (sample, head) of some keys, bool in the order `ranked`, as booleans over keys."""
-    among_first = others & (others.cumsum(-1) <= count[..., None])
-    return torch.zeros_like(among_first).scatter_(-1, ranked, among_first)
+def _by_key(in_order: Tensor, ranked: Tensor) -> Tensor:
+    """Booleans in the order of `ranked` as booleans over keys."""
+    return torch.zeros_like(in_order).scatter_(-1, ranked, in_order)

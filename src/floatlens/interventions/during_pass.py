@@ -3,14 +3,16 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 from torch import Tensor
 
 from floatlens.capture.call import AttentionCall
+from floatlens.capture.edits import Received
 from floatlens.capture.holding import Held
 from floatlens.capture.observation import Scene
 from floatlens.capture.reduction import ChosenRows
 from floatlens.capture.visibility import Visibility
-from floatlens.interventions.choosing import Row
+from floatlens.interventions.choosing import Draws, Row
 from floatlens.interventions.specification import KeyPicker, MaskAbove, RandomKeys
 
 
@@ -30,11 +32,12 @@ class Sight:
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """A call as it was before anything was done to it, until it is measured what its keys receive."""
+    """A call as it was before anything was done to it, until it is looked at what its keys receive."""
 
     held: Held
     pickers: dict[int, KeyPicker]  # by the number of the intervention
     lost: Tensor | None  # bool (sample, head, key): the keys whose share was removed; None if nothing was, or that is known already
+    received: Received | None  # if it had to be known during the pass
 
 
 @dataclass(eq=False)
@@ -47,6 +50,7 @@ class CurrentPass:
     waiting: list[Waiting] = field(default_factory=list)
     bytes_waiting: int = 0
     sights: dict[int, Sight] = field(default_factory=dict)
+    draws: Draws = field(default_factory=Draws)
     last_rows: ChosenRows | None = None  # where only those choose
     nothing: Tensor | None = None  # removed
 
@@ -89,3 +93,12 @@ def hides_at_most(
     if everyone_sees_all and hidden == 0:
         return count, isinstance(intervention, RandomKeys) or count is not None
     return count, hidden is not None and count is not None and hidden + count < fewest_seen
+
+
+def side_by_side(layers: list[np.ndarray]) -> np.ndarray:
+    """Values (row, head) of layers: (row, layer, head); NaN for heads that a layer does not have."""
+    rows, widest = (max(of_layer.shape[axis] for of_layer in layers) for axis in (0, 1))
+    result = np.full((rows, len(layers), widest), np.nan, np.float32)
+    for index, of_layer in enumerate(layers):
+        result[:, index, : of_layer.shape[1]] = of_layer
+    return result

@@ -52,9 +52,8 @@ from floatlens.interventions.choosing import (
     as_many_others,
     as_much_from_others,
     measured_keys,
-    random_numbers,
 )
-from floatlens.interventions.during_pass import CurrentPass, Done, Sight, Waiting, hides_at_most
+from floatlens.interventions.during_pass import CurrentPass, Done, Sight, Waiting, hides_at_most, side_by_side
 from floatlens.interventions.specification import (
     ExtraSinkToken,
     Intervention,
@@ -132,7 +131,7 @@ class Running:
         checks = [check for of_forward in self._unread for check in of_forward]
         self._unread.clear()
         arrived = iter(fetch([values[layer] for values in by_layer.values() for layer in self.layers], checks))
-        return {name: _side_by_side([next(arrived) for _ in self.layers]) for name in by_layer}
+        return {name: side_by_side([next(arrived) for _ in self.layers]) for name in by_layer}
 
     def mean_removed(self, sample: int) -> float:
         """The share of the attention removed from a sample so far: the mean over its steps, the layers and the heads."""
@@ -173,11 +172,7 @@ class Running:
         if done.call is not call and lost is None:  # else it is a share of what all its rows will have shown
             self._pass.removed[call.layer] = removed_share(before.forward, call, done.call, done.silenced, self._workspace)
         if pickers:
-            waiting = Waiting(Held(LayerIdentity(call.layer, call.module, call.repeat), call, scene, None), pickers, lost)
-            if now is not None:
-                self._note([waiting], now)
-            else:
-                self._wait(waiting)
+            self._wait(Waiting(Held(LayerIdentity(call.layer, call.module, call.repeat), call, scene, None), pickers, lost, now))
         return done.call
 
     def _nothing_removed(self, call: AttentionCall) -> Tensor:
@@ -188,27 +183,34 @@ class Running:
         return nothing
 
     def _wait(self, waiting: Waiting) -> None:
-        """Hold one more call; measure what is held if that is too much by now."""
+        """Hold one more call; look at what is held if that is too much by now."""
         self._pass.waiting.append(waiting)
         self._pass.bytes_waiting += waiting.held.bytes
         if self._pass.bytes_waiting > self.held_bytes:
             self._measure_waiting()
 
     def _measure_waiting(self) -> None:
-        """Measure what the keys of the calls that wait receive: of all layers together that see the same keys."""
+        """Look at what the keys of the calls that wait receive: of all layers together that see the same keys."""
         waiting, self._pass.waiting, self._pass.bytes_waiting = self._pass.waiting, [], 0
         together: dict[tuple[object, ...], list[Waiting]] = {}
         for call in waiting:
-            call.held.refuse_if_overwritten(
-                "Interventions need them until the step is over; give the model a cache that it does not reuse."
-            )
-            together.setdefault((*call.held.goes_with, *call.pickers, call.lost is None), []).append(call)
+            if call.received is None:
+                call.held.refuse_if_overwritten(
+                    "Interventions need them until the step is over; give the model a cache that it does not reuse."
+                )
+            together.setdefault((*call.held.goes_with, *call.pickers, call.lost is None, call.received is None), []).append(call)
         for alike in together.values():
-            first = alike[0].held
-            for layers in as_many_as_fit(alike, first.call):
-                with full_precision(first.call.query.device):
-                    seen = observe_together([layer.held.call for layer in layers], first.scene, [None] * len(layers))
-                    self._note(layers, received_by_layer(self._choosing_rows(seen), self._workspace, self._unread[-1]))
+            for layers in as_many_as_fit(alike, alike[0].held.call):
+                with full_precision(alike[0].held.call.query.device):
+                    self._note(layers, self._received(layers))
+
+    def _received(self, layers: Sequence[Waiting]) -> Received:
+        """What the keys of some calls receive that see the same ones; measured now where that is not known."""
+        known = [layer.received for layer in layers if layer.received is not None]
+        if known:
+            return replace(known[0], mass=torch.cat([received.mass for received in known]))
+        seen = observe_together([layer.held.call for layer in layers], layers[0].held.scene, [None] * len(layers))
+        return received_by_layer(self._choosing_rows(seen), self._workspace, self._unread[-1])
 
     def _note(self, layers: Sequence[Waiting], now: Received) -> None:
         """Remember what is picked in calls whose keys received this, (layer, ...), and what those lost that were hidden from them."""
@@ -248,7 +250,7 @@ class Running:
             checks.append(self._too_many(picker, acting, recalled, sight.in_sight, call))
         keys = recalled.keys & acting[:, None, None]
         if isinstance(intervention, RandomKeys):
-            others = self._others(intervention, keys, available, call, scene, now)
+            others = self._others(index, intervention, keys, available, call, scene, now)
             checks += others.checks
             keys = others.keys & acting[:, None, None]
             self._pass.shortfall[call.layer] = self._pass.shortfall[call.layer] + others.shortfall
@@ -283,30 +285,36 @@ class Running:
         )
 
     def _others(
-        self, intervention: RandomKeys, keys: Tensor, available: Tensor, call: AttentionCall, scene: Scene, now: Received | None
+        self,
+        index: int,
+        intervention: RandomKeys,
+        keys: Tensor,
+        available: Tensor,
+        call: AttentionCall,
+        scene: Scene,
+        now: Received | None,
     ) -> Others:
         """Random keys in place of those that the original picks."""
         rows = self._pass.rows
-        seeds = np.array([self._seeds[row.sample] for row in rows])[:, None, None]
-        steps = np.array([self._step(row) for row in rows])[:, None, None]
-        positions = call.key_start - np.array([row.offset for row in rows])[:, None, None] + np.arange(call.keys)
-        drawn = random_numbers(intervention.seed, seeds, steps, call.layer, np.arange(call.heads)[:, None], positions)
-        order = torch.from_numpy(drawn)
+        seeds, steps = [self._seeds[row.sample] for row in rows], [self._step(row) for row in rows]
+        in_order = self._pass.draws.ranked(index, intervention.seed, call, rows, seeds, steps, self.layers)
         if intervention.equal == "count":
-            return as_many_others(keys, available, order, call.where)
+            return as_many_others(keys, available, in_order, call.where)
         assert now is not None
         mass = now.mass[0, :, :, 0]
         if isinstance(intervention.of, KeepSinks):  # only queries that do not have a key in their window lose or keep it
             outside = outside_window(call, call.keys, intervention.of.window)[None, None]
             mass = mass_within(observe_alone(call, scene), outside, self._workspace, "by_key")
-        return as_much_from_others(keys, available, order, mass / now.rows)
+        return as_much_from_others(keys, available, in_order, mass / now.rows)
 
     def _step(self, row: Row) -> int:
         return len(self.reports[row.sample])
 
     def _in_step(self, intervention: Intervention) -> list[bool]:
         """In which rows it acts."""
-        return [intervention.in_step(self._step(row)) for row in self._pass.rows]
+        steps = [self._step(row) for row in self._pass.rows]
+        acting = {step: intervention.in_step(step) for step in {*steps}}
+        return [acting[step] for step in steps]
 
     def _choosing_rows(self, observation: Observation) -> Observation:
         """Calls with one group: the rows by whose attention keys are chosen."""
@@ -354,15 +362,6 @@ class Running:
                 raise Refusal(
                     f"{to_text(intervention)} names layer {missing}; the layers of this model are {self.layers[0]} to {self.layers[-1]}."
                 )
-
-
-def _side_by_side(layers: list[np.ndarray]) -> np.ndarray:
-    """Values (row, head) of layers: (row, layer, head); NaN for heads that a layer does not have."""
-    rows, widest = (max(of_layer.shape[axis] for of_layer in layers) for axis in (0, 1))
-    result = np.full((rows, len(layers), widest), np.nan, np.float32)
-    for index, of_layer in enumerate(layers):
-        result[:, index, : of_layer.shape[1]] = of_layer
-    return result
 
 
 class EachForward:
