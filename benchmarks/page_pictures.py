@@ -32,11 +32,12 @@ def settled(page: Any) -> None:
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 500)))")
 
 
-def picture(page: Any, whole: bool) -> Image.Image:
+def picture(page: Any, whole: bool, upper: int | None = None) -> Image.Image:
     if whole:  # as on a screen that is tall enough: the scrubber sticks to its lower edge, and everything is drawn
         page.set_viewport_size({"width": page.viewport_size["width"], "height": page.evaluate("document.documentElement.scrollHeight")})
         settled(page)
-    taken = Image.open(io.BytesIO(page.screenshot()))
+    clip = {"x": 0, "y": 0, "width": page.viewport_size["width"], "height": upper} if upper else None
+    taken = Image.open(io.BytesIO(page.screenshot(clip=clip)))
     return taken.convert("RGB").quantize(256, dither=Image.Dither.NONE)
 
 
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--scheme", nargs="+", choices=SCHEMES, default=list(SCHEMES), help="only these themes")
     parser.add_argument("--width", nargs="+", type=int, choices=WIDTHS, default=list(WIDTHS), help="only these widths")
     parser.add_argument("--link", help="instead of the views: one link, as the address bar shows it, e.g. '#/run/mdm/0?step=4'")
+    parser.add_argument("--upper", type=int, metavar="PIXELS", help="only so much of the whole page, from its top")
     parser.add_argument("--screen", action="store_true", help="what one screen shows, not the whole page")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
@@ -67,7 +69,7 @@ def main() -> None:
                     page.wait_for_selector(sign)
                     settled(page)
                     file = asked.output / f"{view}-{scheme}-{width}.png"
-                    picture(page, not asked.screen).save(file, optimize=True)
+                    picture(page, not asked.screen, asked.upper).save(file, optimize=True)
                     print(f"{file} ({file.stat().st_size / 1e3:.0f} kB)", flush=True)
                 page.context.close()
 

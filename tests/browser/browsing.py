@@ -19,6 +19,9 @@ HOSTILE = {
     "half": "\ud800",
     "long": "x" * 10_000,
     "ansi": "\x1b[31mred\x07",
+    "tags": "a\U000e0041\u034fb",
+    "joiner": "\u200d",
+    "formula": '=HYPERLINK("http://127.0.0.1:9/")',
     "brace": "{@html '<b>x</b>'} ${window.marker='ran'}",
 }
 

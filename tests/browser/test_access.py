@@ -26,6 +26,30 @@ def test_nothing_serious_is_wrong_with_watch(browser: Any, two_runs: str, scheme
         assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+OPENED = {
+    "help": ("?", ".help"),
+    "search": ("/", ".search input:focus"),
+    "row": ("", ".evidence li"),
+    "table": ("", "[role=region] table"),
+}
+ROW = "#/run/mdm/0?step=5&layer=4&head=1&group=masked&with=arm&key=22&row=22"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("what", OPENED)
+def test_nothing_serious_is_wrong_with_what_opens_on_demand(browser: Any, two_runs: str, what: str, scheme: str) -> None:
+    key, sign = OPENED[what]
+    with opened(browser, two_runs + ROW, scheme=scheme, wait_for=".heat canvas") as seen:
+        if key:
+            seen.page.keyboard.press(key)
+        if what == "table":
+            seen.page.get_by_role("button", name="Table", exact=True).first.click()
+        seen.page.wait_for_selector(sign)
+        assert serious(seen.page) == []
+        assert unreached(seen.page) == ([], [])
+        assert seen.said == []
+
+
 CONTROLS = "button, select, input, textarea, a[href], summary, [tabindex='0']"
 
 
@@ -58,6 +82,8 @@ def unreached(page: Any) -> tuple[list[str], list[str]]:
     return list(left.values()), hidden
 
 
-def test_every_control_is_reached_by_keyboard_and_shows_its_focus(browser: Any, two_runs: str) -> None:
-    with opened(browser, two_runs, wait_for=".heat canvas") as seen:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_control_is_reached_by_keyboard_and_shows_its_focus(browser: Any, two_runs: str, scheme: str, width: int) -> None:
+    with opened(browser, two_runs, scheme=scheme, width=width, wait_for=".heat canvas") as seen:
         assert unreached(seen.page) == ([], [])

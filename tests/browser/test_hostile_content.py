@@ -1,5 +1,6 @@
 """Whatever a model or a data set says is shown as text; nothing of it runs."""
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ def test_hostile_tokens_and_titles_are_text(browser: Any, mdm: Trace, tmp_path: 
         assert "x" * 47 + "…" in texts
         assert "x" * 100 not in texts
         assert "{@html" in texts
+        assert "a\\u{e0041}\\u034fb" in texts
+        assert "\\u200d" in texts
+        with seen.page.expect_download() as download:
+            seen.page.get_by_role("button", name="CSV", exact=True).first.click()
+        cells = [cell for row in csv.reader(download.value.path().read_text().splitlines()) for cell in row]
+        assert "'" + HOSTILE["formula"] in cells  # a spreadsheet would run it
+        assert not [cell for cell in cells if cell.startswith("=")]
         token = seen.page.locator(".token", has_text="xxxxxxxx").first
         token.hover()
         assert "(10000 characters)" in seen.page.inner_text(".hover b")

@@ -2,6 +2,7 @@
 
 import http.server
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,20 @@ def test_a_served_page_reads_only_what_it_shows(browser: Any, folder: Path) -> N
 def test_a_folder_opened_as_a_file_says_what_to_do(browser: Any, folder: Path) -> None:
     with opened(browser, (folder / "index.html").as_uri(), wait_for=".cannot") as seen:
         assert "floatlens view" in seen.page.inner_text(".cannot")
+
+
+@pytest.mark.parametrize(
+    ("view", "lost"),
+    [("#/run/mdm/0?step=3", "mass"), ("#/heads/mdm/0", "head_value"), ("#/why/mdm/0", "geometry"), ("#/run/mdm/0", "commits")],
+)
+def test_what_cannot_be_read_is_told(browser: Any, folder: Path, tmp_path: Path, view: str, lost: str) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for chunk in (copy / "data" / "runs" / "0" / "0" / lost / "c").rglob("*"):
+        if chunk.is_file():
+            chunk.write_bytes(b"not gzip")
+    with serving(copy) as server, opened(browser, server.address + view, wait_for="[role=alert]") as seen:
+        assert "could not be read" in seen.page.inner_text("[role=alert]")
 
 
 def test_the_command_serves_until_it_is_interrupted(browser: Any, folder: Path) -> None:

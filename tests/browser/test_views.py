@@ -1,5 +1,6 @@
 """Heads, Why, Claims, Contexts, Training and the tour, of a demo and an evaluation, in a real browser: numbers, links and access."""
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -11,8 +12,11 @@ from browser.test_access import serious, unreached
 from floatlens.measures import absorption_of_first_token, role_shares, rollout
 from floatlens.measures.anchors import find_anchors
 from floatlens.measures.received_attention import mean_over_heads
+from floatlens.report.page.gather import Choices, Sources
+from floatlens.report.page.html import write_file
 from floatlens.study.outcomes import summarise
 from floatlens.trace.trace import Trace
+from report.made_up_answers import answers as made_up_answers
 from report.made_up_curves import MEASURES, TEXTS, value_of
 
 
@@ -89,7 +93,7 @@ def test_why_shows_what_measures_say(browser: Any, study: str, mdm: Trace) -> No
 def test_a_recorded_pattern_and_the_rollout_with_its_null_are_shown(browser: Any, study: str, mdm: Trace) -> None:
     pattern = mdm.sample(0)["pattern"].isel(step=2, chosen=0)
     with opened(browser, study + VIEWS["heads"][0], wait_for=".pattern image") as seen:
-        chart = seen.page.locator(".pattern svg")
+        chart = seen.page.locator(".pattern image")
         box = chart.bounding_box()
         size = pattern.sizes["query"]
         for query, key in ((25, 3), (4, 20)):
@@ -132,15 +136,14 @@ def test_on_paper_there_are_charts_in_dark_ink_and_no_controls(browser: Any, stu
 
 def test_claims_show_verdict_numbers_and_where_to_see_them(browser: Any, study: str) -> None:
     with opened(browser, study + "#/claims", wait_for=".claim") as seen:
-        assert seen.page.locator(".verdict").all_inner_texts() == ["✓\nholds", "✕\nfails", "~\ninconclusive", "·\nnot asked"] or [
-            text.split()[-1] for text in seen.page.locator(".verdict").all_inner_texts()
-        ] == ["holds", "fails", "inconclusive", "asked"]
+        verdicts = [" ".join(text.split()) for text in seen.page.locator(".verdict").all_inner_texts()]
+        assert verdicts == ["✓ holds", "✕ fails", "~ inconclusive", "· not asked"]
         assert "checked on a-model, b-model: 4 questions in each context, 2 traced texts" in seen.page.inner_text(".lede")
         first = seen.page.locator(".claim").first
-        assert "1.500 % [1.25, 2] n = 7" in " ".join(first.inner_text().split())
+        assert "1.50 % [1.25, 2] 7 prompts" in " ".join(first.inner_text().split())
         assert "it was not measured" in first.inner_text()
         label = first.locator("svg").first.get_attribute("aria-label")
-        assert label == "share: 1.500 %, from 1.25 to 2; the threshold is 1" or "from 1.25 to 2" in label
+        assert label == "share: 1.50 %, from 1.25 to 2; the threshold is 1"
         assert HOSTILE["script"] in first.inner_text()
         seen.page.get_by_role("button", name="fails 1").click()
         assert seen.page.locator(".claim").count() == 1
@@ -170,6 +173,37 @@ def test_contexts_show_the_summary_and_lead_to_the_questions(browser: Any, study
         seen.page.wait_for_function("() => location.hash.includes('point=')")  # links follow the state a moment later
         seen.page.reload()
         seen.page.wait_for_selector(".answers details")
+
+
+def test_contexts_draw_what_models_gain_beyond_each_other_with_intervals(browser: Any, study: str, answers: pl.DataFrame) -> None:
+    with opened(browser, study + "#/contexts", wait_for=".plot .dot") as seen:
+        for title, quantity in (("Gain of one model minus another's", "interaction"), ("Gain over closed-book", "gain")):
+            wanted = [entry for entry in summarise(answers) if (entry.quantity, entry.outcome) == (quantity, "accuracy")]
+            known = [entry for entry in wanted if entry.estimate == entry.estimate]
+            assert known
+            card = seen.page.locator(".card", has=seen.page.get_by_role("heading", name=f"{title}: accuracy"))
+            assert card.locator("svg[data-chart] .dot").count() == len(known)
+            assert card.locator("svg[data-chart] .interval").count() == len([entry for entry in known if entry.low == entry.low])
+            first = known[0]
+            card.locator("svg[data-chart] g").first.hover()
+            said = next(iter(seen.lines().values()))
+            assert number(said) == pytest.approx(first.estimate, rel=6e-3)
+            assert number(said.partition("[")[2].partition(",")[0]) == pytest.approx(first.low, rel=6e-3)
+        assert "mdm \N{MINUS SIGN} arm" in seen.page.inner_text("main")
+
+
+def test_levels_stand_in_their_order_whatever_the_order_they_were_asked_in(browser: Any, tmp_path: Path) -> None:
+    contexts = ("closed-book", "noise:0.8", "noise:0.4", "position:9/10", "position:1/10", "noise:0")
+    asked = made_up_answers(contexts=contexts).with_columns(prompt=pl.lit("Where?"), prediction=pl.lit("Rome"), answer=pl.lit("Rome"))
+    write_file(tmp_path / "page.html", Sources(tables={"asked": asked}), Choices(), progress=False)
+    with opened(browser, (tmp_path / "page.html").as_uri(), wait_for=".plot .dot") as seen:
+        card = seen.page.locator(".card", has=seen.page.get_by_role("heading", name="Noise: accuracy"))
+        card.get_by_role("button", name="Table").click()
+        column = card.locator("th").all_inner_texts().index("context") + 1
+        shown = list(dict.fromkeys(card.locator(f"tbody td:nth-child({column})").all_inner_texts()))
+        assert shown == ["noise:0", "noise:0.4", "noise:0.8"]
+        gains = seen.page.locator(".card", has=seen.page.get_by_role("heading", name="Gain over closed-book")).locator(".row-name")
+        assert gains.all_text_contents() == ["noise:0", "noise:0.4", "noise:0.8", "position:1/10", "position:9/10"]
 
 
 def test_training_scrubs_the_updates(browser: Any, study: str) -> None:

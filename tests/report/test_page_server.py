@@ -1,6 +1,10 @@
 """The server: this machine, this token, this host, these files; GET and HEAD, nothing else."""
 
 import http.client
+import socket
+import struct
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +74,13 @@ def test_a_foreign_host_is_refused(served: PageServer, host: str) -> None:
     assert ask(served, f"/{served.token}/", host=host)[0] == 421
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_request_that_names_no_host_is_refused(served: PageServer, version: str) -> None:
+    with socket.create_connection(("127.0.0.1", served.server_port), timeout=30) as connection:
+        connection.sendall(f"GET /{served.token}/ HTTP/{version}\r\n\r\n".encode())
+        assert connection.recv(65536).split()[1] == b"421"
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "PROPFIND"])
 def test_other_methods_are_refused(served: PageServer, method: str) -> None:
     assert ask(served, f"/{served.token}/", method)[0] == 405
@@ -95,9 +106,19 @@ def test_nothing_outside_the_folder_is_served(served: PageServer, path: str) -> 
     assert ask(served, f"/{served.token}/{path}")[:2] == (404, b"")
 
 
-def test_a_request_that_makes_no_sense_is_not_quoted_back(served: PageServer) -> None:
-    import socket
+def test_a_browser_that_goes_away_leaves_nothing_on_the_terminal(served: PageServer, capfd: pytest.CaptureFixture[str]) -> None:
+    for sent in (b"", f"GET /{served.token}/ HTTP/1.1\r\nHost: 127.0.0.1:{served.server_port}\r\n".encode()):
+        connection = socket.create_connection(("127.0.0.1", served.server_port), timeout=30)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it now resets it
+        connection.sendall(sent)
+        connection.close()
+    assert ask(served, f"/{served.token}/")[0] == 200  # later than both
+    while any("process_request_thread" in thread.name for thread in threading.enumerate()):
+        time.sleep(0.01)
+    assert capfd.readouterr() == ("", "")
 
+
+def test_a_request_that_makes_no_sense_is_not_quoted_back(served: PageServer) -> None:
     with socket.create_connection(("127.0.0.1", served.server_port), timeout=30) as connection:
         connection.sendall(b"<script>alert(1)</script>\r\n\r\n")
         assert b"alert" not in connection.recv(65536)

@@ -23,7 +23,7 @@ export interface Hover {
   lines: [string, string][];
 }
 
-const NUMBERS = ["step", "layer", "head", "key", "row", "update", "depth", "training", "stop", "claims", "table"] as const;
+const NUMBERS = ["step", "layer", "head", "key", "row", "otherKey", "otherRow", "update", "depth", "training", "stop", "claims", "table"] as const;
 const WORDS = ["group", "heat", "colour", "scale", "measure", "outcome", "point"] as const;
 
 export class Cursor {
@@ -37,6 +37,9 @@ export class Cursor {
   group = $state("");
   key = $state<number | null>(null); // pinned
   row = $state<number | null>(null); // the written token whose row is shown
+  otherKey = $state<number | null>(null); // the same in the second run
+  otherRow = $state<number | null>(null);
+  texts = $state.raw<Record<number, string[]>>({}); // what stands at every position in the end, by run
   heat = $state("layers");
   colour = $state("lift");
   scale = $state("log");
@@ -55,7 +58,11 @@ export class Cursor {
   theme = $state<"auto" | "light" | "dark">("auto");
   hover = $state<Hover | null>(null);
   bounds = $state<Record<string, [number, number]>>({}); // of charts, by their name and run
+  arranged = -1; // the stop of the tour that the views have been arranged for
+  card = $state(""); // the one to be scrolled to, once
+  wrong = $state(""); // what could not be read
   searching = $state(false);
+  query = $state(""); // what is searched for
   help = $state(false);
 
   constructor(readonly page: Page) {
@@ -143,6 +150,55 @@ export class Cursor {
     this.step = Math.max(0, Math.min(this.steps - 1, step));
   }
 
+  /** Go to a step of a run, or to the one that is as far along where it is the run beside. */
+  goToStepOf(run: number, step: number): void {
+    const steps = this.sampleOf(run)?.steps ?? 1;
+    this.goTo(run === this.run || steps < 2 ? step : Math.round((step / (steps - 1)) * (this.steps - 1)));
+  }
+
+  /** Choose a layer of a run, or the one that is as deep where it is the run beside. */
+  chooseLayerOf(run: number, layer: number): void {
+    const [own, layers] = [this.runDocument?.layers.length ?? 1, this.page.document.runs[run].layers.length];
+    this.layer = run === this.run || layers < 2 ? layer : Math.round((layer / (layers - 1)) * (own - 1));
+  }
+
+  /** Play or pause, and begin anew at the end. */
+  play(): void {
+    if (!this.playing && this.view === "training" && this.updateAt + 1 >= (this.trainingDocument?.updates.length ?? 0)) this.goToUpdate(0);
+    if (!this.playing && this.view !== "training" && this.step + 1 >= this.steps) this.goTo(0);
+    this.playing = !this.playing;
+  }
+
+  pinnedIn(run: number): { key: number | null; row: number | null } {
+    return run === this.run ? { key: this.key, row: this.row } : { key: this.otherKey, row: this.otherRow };
+  }
+
+  pin(run: number, key: number | null, row: number | null = null): void {
+    if (run === this.run) [this.key, this.row] = [key, row];
+    else [this.otherKey, this.otherRow] = [key, row];
+  }
+
+  unpin(): void {
+    this.key = this.row = this.otherKey = this.otherRow = null;
+  }
+
+  /** The key to mark in a run: what is pinned there, or in the run beside if both have the same token there. */
+  keyIn(run: number): number | null {
+    const { key } = this.pinnedIn(run);
+    const beside = run === this.run ? this.other : this.run;
+    const theirs = beside === null ? null : this.pinnedIn(beside).key;
+    if (key !== null || theirs === null) return key;
+    const text = this.texts[run]?.[theirs];
+    return text !== undefined && text === this.texts[beside!]?.[theirs] ? theirs : null;
+  }
+
+  /** The positions of a run whose token holds what is searched for. */
+  foundIn(run: number): Set<number> {
+    const wanted = this.query.trim().toLowerCase();
+    const texts = wanted ? (this.texts[run] ?? []) : [];
+    return new Set([...texts.keys()].filter((place) => texts[place].toLowerCase().includes(wanted)));
+  }
+
   chooseRun(run: number): void {
     const question = this.sampleDocument?.question;
     const kept = this.page.document.runs[run].samples.findIndex((sample) => sample.question === question);
@@ -155,15 +211,21 @@ export class Cursor {
     this.run = run;
     this.sample = Math.max(0, kept);
     this.step = Math.round(progress * (this.steps - 1));
-    this.key = this.row = null;
+    this.unpin();
     if (this.other === run) this.other = this.partners.includes(before) ? before : null;
     else if (this.other !== null && !this.partners.includes(this.other)) this.other = this.partners[0] ?? null;
+  }
+
+  /** Put another run beside this one, or none. */
+  chooseOther(run: number | null): void {
+    this.other = run;
+    this.otherKey = this.otherRow = null;
   }
 
   chooseSample(sample: number): void {
     this.sample = sample;
     this.goTo(this.step);
-    this.key = this.row = null;
+    this.unpin();
     if (this.other !== null && !this.partners.includes(this.other)) this.other = this.partners[0] ?? null;
   }
 
@@ -182,6 +244,8 @@ export class Cursor {
       if (this.other !== null) add("with", this.page.document.runs[this.other].name);
       add("key", this.key);
       add("row", this.row);
+      add("otherKey", this.otherKey);
+      add("otherRow", this.otherRow);
       if (this.heat !== "layers") add("heat", this.heat);
       if (this.colour !== "lift") add("colour", this.colour);
       if (this.scale !== "log") add("scale", this.scale);
@@ -216,7 +280,8 @@ export class Cursor {
     }
     const said = new Map((query ?? "").split("&").map((part) => part.split("=").map(safely) as [string, string]));
     if (run >= 0) {
-      this.head = this.key = this.row = this.other = null;
+      this.head = this.other = null;
+      this.unpin();
       this.group = runs[run].groups.includes(this.group) ? this.group : runs[run].groups[0];
     }
     for (const name of NUMBERS) {
@@ -224,6 +289,7 @@ export class Cursor {
       if (said.has(name) && Number.isInteger(value) && value >= 0) this[name] = value;
     }
     for (const name of WORDS) if (said.has(name)) this[name] = said.get(name)!;
+    this.arranged = said.has("step") ? this.stop : -1;
     const own = this.runDocument;
     if (!own) return;
     this.goTo(this.step);
@@ -236,6 +302,9 @@ export class Cursor {
     if (this.row !== null && this.row >= positions) this.row = null;
     const other = runs.findIndex((run) => run.name === said.get("with"));
     if (other >= 0 && this.partners.includes(other)) this.other = other;
+    const theirs = this.other === null ? 0 : (this.sampleOf(this.other)?.positions ?? 0);
+    if (this.otherKey !== null && this.otherKey >= theirs) this.otherKey = null;
+    if (this.otherRow !== null && this.otherRow >= theirs) this.otherRow = null;
   }
 }
 

@@ -46,6 +46,6 @@ export function placeOn(scale: Scale, value: number): number {
   return value <= 0 ? 0 : Math.log(value / scale.low) / Math.log(scale.high / scale.low);
 }
 
-/** Categories (Okabe and Ito), by place; the shapes and dashes that go with them tell them apart without colour. */
+/** Categories (Okabe and Ito), by place; the shapes and dashes that go with them tell them apart without colour. Only nulls are dotted. */
 export const CATEGORIES = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
-export const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2"];
+export const DASHES = ["", "8 3", "4 2 1 2", "12 3 2 3", "14 4", "4 3", "9 2 1 2 1 2"];

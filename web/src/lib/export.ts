@@ -17,7 +17,7 @@ export function csvOf(table: Table): string {
   return [table.head, ...table.rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 
-const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity", "font-size", "font-family", "font-weight", "text-anchor", "dominant-baseline"];
+const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity", "paint-order", "font-size", "font-family", "font-weight", "text-anchor", "dominant-baseline"];
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -62,24 +62,41 @@ export function written(value: Maybe, digits = 3): string {
   return value.toFixed(Math.min(decimals, 6)).replace("-", "−");
 }
 
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+/** Round positions to be written along an axis, at least so many pixels apart. */
+export function ticksOf(positions: number, pixels: number, apart: number): number[] {
+  const rough = (positions / pixels) * apart;
+  const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((step) => step >= rough) ?? 2000;
+  return Array.from({ length: Math.ceil(positions / every) }, (_, tick) => tick * every);
+}
+
+// controls, marks of direction, fillers and tags: what is drawn as nothing, or changes how its neighbours are drawn
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
+const JOINERS = /^[\u200c\u200d\ufe00-\ufe0f]+$/; // they belong to what they join, and alone they are nothing
 const HALVES = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 export const LONGEST = 48; // characters of a token that are shown
 
 function spelled(character: string): string {
-  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const code = character.codePointAt(0)!.toString(16);
+  return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;
 }
 
 /** A text in which nothing is invisible: control and direction characters are spelled out. */
 export function visibleText(text: string): string {
   if (/^ +$/.test(text)) return "␣".repeat(text.length); // a token of blanks would look like none
+  if (JOINERS.test(text)) return Array.from(text, spelled).join("");
   return text.replace(/\r?\n/g, "⏎").replace(/\t/g, "⇥").replace(UNSEEN, spelled).replace(HALVES, spelled);
+}
+
+/** A text in which what is subtracted stands behind a minus sign. */
+export function withMinus(text: string): string {
+  return text.replaceAll(" - ", " − ");
 }
 
 /** A token for the canvas: visible, and cut where it is endless. */
 export function tokenText(text: string): string {
   const whole = visibleText(text);
-  return whole.length > LONGEST ? `${whole.slice(0, LONGEST - 1)}…` : whole;
+  const characters = Array.from(whole.slice(0, 3 * LONGEST)); // a half of one would be shown as �
+  return characters.length > LONGEST ? `${characters.slice(0, LONGEST - 1).join("")}…` : whole;
 }
 
 /** A prompt of several lines, with what is invisible spelled out. */

@@ -232,12 +232,24 @@ def _write_sample(
 
 
 def _title(trace: Trace, number: int, data: xr.Dataset) -> str:
-    """The last line of what the user wrote, as it was written; `prompt_of` leaves out blanks that belong to no token."""
+    """What the user asked, in a line, as it was written; `prompt_of` leaves out blanks that belong to no token."""
     own = ~data["template"].values & (data["committed"].values < 0) & (data["char_stop"].values > data["char_start"].values)
     if not own.any():
         return prompt_of(trace, number)
-    text = trace.prompt(number)[data["char_start"].values[own].min() : data["char_stop"].values[own].max()]
-    return text.strip().rpartition("\n")[2]
+    return last_line_that_says_something(trace.prompt(number)[data["char_start"].values[own].min() : data["char_stop"].values[own].max()])
+
+
+def last_line_that_says_something(text: str) -> str:
+    """The last line that is no mere label, such as `Answer:`; the last one where all are.
+
+    Examples
+    --------
+    >>> last_line_that_says_something("Rome is a city.\\nQuestion: who lives in Rome?\\nAnswer:")
+    'Question: who lives in Rome?'
+    """
+    lines = [line.strip() for line in text.strip().split("\n") if line.strip()]
+    saying = [line for line in lines if " " in line or not line.endswith(":")]
+    return (saying or lines or [""])[-1]
 
 
 def _write_heads(sink: Sink, document: SampleDocument, data: xr.Dataset, room: float | None) -> SampleDocument:

@@ -7,6 +7,7 @@ found.
 """
 
 import secrets
+import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from floatlens.errors import Refusal, reason
@@ -40,6 +42,11 @@ class PageServer(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
             raise Refusal(f"The port {port} cannot be used ({reason(error)}). Choose another one (--port), or leave it out.") from None
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away in the middle, as when a tab is closed, is no error; anything else is printed."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def address(self) -> str:
