@@ -287,7 +287,7 @@ class Draws:
             of_rows = [np.array(of_each)[:, None, None] for of_each in (seeds, steps)]
             drawn = random_numbers(seed, *of_rows, np.array(upcoming)[:, None, None, None], np.arange(call.heads)[:, None], positions)
             self._drawn[known_as] = dict(zip(upcoming, torch.from_numpy(drawn.argsort(-1)).to(call.query.device), strict=True))
-        return self._drawn[known_as][call.layer]
+        return self._drawn[known_as][call.layer].to(call.query.device)  # a model may be spread over several devices
 
 
 def _by_key(in_order: Tensor, ranked: Tensor) -> Tensor:
