@@ -100,18 +100,17 @@ class Turning(nn.Module):
 
 
 def test_a_known_model_that_calls_otherwise_is_refused_once_and_seen_from_then_on() -> None:
+    def mass(of: nn.Module) -> Any:
+        with fl.tap(of, layers=1, keep=["mass"]) as tap:
+            of(HIDDEN)
+        return tap.dataset.mass.values
+
     model = Turning()
-    for _ in range(2):
-        with fl.tap(model, layers=1, keep=["mass"]) as tap:
-            model(HIDDEN)
-    with pytest.raises(fl.Refusal, match="1 attention layers were expected and 0 were seen"), fl.tap(model, layers=1):
-        model(HIDDEN)
-    with fl.tap(model, layers=1, keep=["mass"]) as again:
-        model(HIDDEN)
-    assert (again.dataset.mass.values == tap.dataset.mass.values).all()
-    with fl.tap(model, layers=1, keep=["mass"]) as known:
-        model(HIDDEN)
-    assert (known.dataset.mass.values == tap.dataset.mass.values).all()
+    first, second = mass(model), mass(model)
+    with pytest.raises(fl.Refusal, match="1 attention layers were expected and 0 were seen"):
+        mass(model)
+    for again in (second, mass(model), mass(model)):
+        assert (again == first).all()
 
 
 def test_the_name_is_put_back_when_the_last_tap_closes_whatever_happened_in_it() -> None:

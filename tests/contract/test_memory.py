@@ -205,7 +205,7 @@ def test_at_8192_tokens_and_32_layers_a_trace_stays_within_both_limits_at_once(m
     torch.manual_seed(0)
     lm = fl.LanguageModel(module := LongAndDeep(depth), mask_token_id=MASK)
     prompt = torch.randint(0, MASK, (length - WRITTEN,), generator=torch.Generator().manual_seed(1)).tolist()
-    nothing = dict.fromkeys(("halves", "entropy", "geometry", "norms", "flow", "top_keys"), "off")
+    nothing: dict[str, str] = dict.fromkeys(("halves", "entropy", "geometry", "norms", "flow", "top_keys"), "off")
     one = length * depth * 4  # bytes of the queries of a layer, and as many of its keys and of its values
     limit(monkeypatch, waiting=4 * 3 * one, seen=8 * one)
     traces: list[Any] = []

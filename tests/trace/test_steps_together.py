@@ -204,12 +204,12 @@ def test_what_is_wrong_with_a_step_that_waits_is_said_when_the_loop_stumbles(mon
         broken_from(99).trace(SAME_LENGTH, gen_length=6, batch_size=2, progress=False)
 
 
-@pytest.mark.parametrize("at_most", [16, 1])
+@pytest.mark.parametrize("at_most", [16, 1, 0])
 @pytest.mark.parametrize("forward", [0, 2])
-def test_a_forward_that_looks_at_its_padding_is_refused_though_its_step_waits(
+def test_a_forward_that_looks_at_its_padding_is_refused_whether_its_step_waits_or_not(
     forward: int, at_most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was asked of the forward itself is answered with the numbers of its step, whatever it waited for."""
+    """What was asked of the forward itself is answered with the numbers of its step."""
     lm, runs = diffusion_model("llada"), []
 
     def forget_the_mask(_module: nn.Module, _inputs: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -217,7 +217,7 @@ def test_a_forward_that_looks_at_its_padding_is_refused_though_its_step_waits(
         return _inputs, {**named, "attention_mask": None} if len(runs) > forward else named
 
     lm.module.register_forward_pre_hook(forget_the_mask, with_kwargs=True)  # type: ignore[union-attr]
-    monkeypatch.setattr(recording, "STEPS_AT_MOST", at_most)
+    monkeypatch.setattr(recording, *(("STEPS_AT_MOST", at_most) if at_most else ("TOGETHER_BYTES", 0)))
     with pytest.raises(fl.Refusal, match=r"real queries of sample \d can see the padding"):
         lm.trace(PROMPTS, gen_length=6, steps=4, batch_size=3, progress=False)
 
@@ -261,6 +261,13 @@ def test_a_forward_that_was_too_large_to_be_held_at_once_does_not_wait(
     reduced.clear()
     assert_equal(traced(), whole)
     assert reduced == [(step,) for step in (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2)], "two layers, then one; all rows, then those that predict"
+
+
+def test_a_step_that_sees_one_key_more_is_stored_by_itself() -> None:
+    lm, sink = diffusion_model("llada"), fl.interventions.ExtraSinkToken(steps=[1])
+    sample = lm.trace(SAME_LENGTH[:1], gen_length=4, steps=4, intervention=sink, progress=False).sample(0)
+    lost = sample["rows"].sel(group="masked").isel(layer=0, head=0) - sample["mass"].sel(group="masked").isel(layer=0, head=0).sum("key")
+    assert (lost.values > 0.01).tolist() == [False, True, False, False]
 
 
 def test_only_steps_that_lie_alike_are_put_side_by_side() -> None:
