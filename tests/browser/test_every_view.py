@@ -152,6 +152,10 @@ def test_without_colour_states_series_and_amounts_are_still_told_apart(browser: 
         assert look["now"] != look["before"]
         series = seen.page.evaluate("""() => [...document.querySelectorAll(".plot")].map((plot) =>
             [...plot.querySelectorAll("svg[data-chart] path.line")].map((line) => getComputedStyle(line).strokeDasharray))""")
+        nulls = seen.page.evaluate("""() => [...new Set([...document.querySelectorAll("svg[data-chart] .null")].map((line) =>
+            getComputedStyle(line).strokeDasharray))]""")
+        assert len(nulls) == 1
+        assert all(nulls[0] not in dashes for dashes in series)
         assert any(len(dashes) == 3 for dashes in series)
         for dashes in series:
             assert len(set(dashes)) == len(dashes)

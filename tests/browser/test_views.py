@@ -1,5 +1,6 @@
 """Heads, Why, Claims, Contexts, Training and the tour, of a demo and an evaluation, in a real browser: numbers, links and access."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import polars as pl
 import pytest
 
 from browser.browsing import HOSTILE, number, opened
-from browser.made_up_study import VIEWS
+from browser.made_up_study import CLAIMS, VIEWS
 from browser.test_access import serious, unreached
 from floatlens.measures import absorption_of_first_token, role_shares, rollout
 from floatlens.measures.anchors import find_anchors
@@ -260,4 +261,25 @@ def test_the_tour_has_six_stops_over_real_views_and_says_what_holds(browser: Any
                 seen.page.get_by_role("button", name="Next").click()
                 seen.wait_for_state(stop=str(stop + 1))
         assert "was not asked (both are at the ceiling)" in seen.page.inner_text(".finding")
+        assert seen.said == []
+
+
+def test_the_tour_tells_the_verdict_on_the_models_it_shows_and_keeps_to_them(browser: Any, mdm: Trace, arm: Trace, tmp_path: Path) -> None:
+    for name, sink in (("first", "The first study has a sink."), ("second", "The second study has a sink.")):
+        claims = {**CLAIMS, "claims": [{**CLAIMS["claims"][0], "statement": sink}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(claims))
+    sources = Sources(
+        {"mdm": mdm, "arm": arm, "real-mdm": mdm, "real-arm": arm},
+        {name: tmp_path / f"{name}.json" for name in ("first", "second")},
+        runs={"first": {"mdm": "mdm", "arm": "arm"}, "second": {"mdm": "real-mdm", "arm": "real-arm"}},
+    )
+    write_file(tmp_path / "page.html", sources, Choices(), progress=False)
+    with opened(browser, (tmp_path / "page.html").as_uri() + "#/tour/real-mdm/0?with=real-arm", wait_for=".tour .finding") as seen:
+        for stop in range(3):
+            seen.page.wait_for_function("(stop) => document.querySelector('.tour').innerText.includes(`Stop ${stop} of 6`)", arg=stop + 1)
+            assert seen.page.locator(".panel h2").all_inner_texts() == ["real-mdm", "real-arm"]
+            if not stop:
+                assert "The second study has a sink." in seen.page.inner_text(".finding")
+                seen.page.wait_for_function("() => document.querySelectorAll('.pinned-key').length === 2")
+            seen.page.get_by_role("button", name="Next").click()
         assert seen.said == []
