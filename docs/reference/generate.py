@@ -39,17 +39,22 @@ _RUNS = ("InterventionRun",)
 
 def commands_page() -> str:
     """The page of all commands, as `--help` prints them."""
-    group: Any = typer.main.get_command(app)
-    names = list(group.commands)
+    commands = list(commands_of())
     parts = [
         "# Commands",
         "After reading this page you know every command of floatlens and all of its options. It is what `floatlens --help` and\n"
         "`floatlens COMMAND --help` print (`python docs/reference/generate.py` writes it).",
-        " · ".join(f"[{name}](#floatlens-{name})" for name in names),
-        f"## floatlens\n\n```text\n{help_of()}```",
-        *(f"## floatlens {name}\n\n```text\n{help_of(name)}```" for name in names),
+        " · ".join(f"[{' '.join(words)}](#{'-'.join(('floatlens', *words))})" for words in commands if words),
+        *(f"## {' '.join(('floatlens', *words))}\n\n```text\n{help_of(*words)}```" for words in commands),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def commands_of(*words: str, group: Any = None) -> Iterator[tuple[str, ...]]:
+    """The words of a command, and of those below it."""
+    yield words
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        yield from commands_of(*words, name, group=command) if hasattr(command, "commands") else [(*words, name)]
 
 
 def help_of(*words: str) -> str:

@@ -20,20 +20,20 @@ GAINS_MORE = Claim(
     "gains-more",
     FLOATING,
     "An MDM gains more from passages than an ARM.",
-    "the gain in accuracy from passages (the gold ones among five), MDM minus ARM, lies above 0",
+    "the gain in accuracy from passages (the gold ones among the most distractors), MDM minus ARM, lies above 0",
 )
 GAINS_TWICE = Claim(
     "gains-twice",
     FLOATING,
     "An MDM gains twice as much from passages as an ARM.",
-    "the MDM's gain in accuracy from passages (the gold ones among five) minus twice the ARM's lies above 0",
+    "the MDM's gain in accuracy from passages (the gold ones among the most distractors) minus twice the ARM's lies above 0",
 )
 ROBUST_TO_NOISE = Claim(
     "robust-to-noise",
     FLOATING,
     "An MDM is robust to noise among the passages.",
-    "from no distractors to the most (four of five passages, or three where the evidence is two), the MDM loses less than five points of "
-    "accuracy",
+    "from no distractors to the most (of fifteen passages fourteen in the world; of five passages four, or three where the evidence is "
+    "two), the MDM loses less than five points of accuracy",
 )
 ROBUST_TO_POSITION = Claim(
     "robust-to-position",

@@ -41,7 +41,7 @@ class Design:
     Examples
     --------
     >>> WORLD.noise[-1], WORLD.masking[WORLD.written].experiment
-    ('noise:0.8', 'masked descriptions')
+    ('noise:0.9,passages=15,gold=1', 'masked descriptions')
     >>> Design.read(WORLD.stored()) == WORLD
     True
     """
@@ -79,8 +79,8 @@ class Design:
 
 WORLD = Design(
     task="world",
-    noise=("noise:0", "noise:0.2", "noise:0.4", "noise:0.6", "noise:0.8"),
-    positions=("position:1/6", "position:3/6", "position:6/6"),
+    noise=tuple(f"noise:{share},passages=15,gold=1" for share in ("0", "0.4", "0.9")),  # 0, 6 and 14 distractors
+    positions=("position:1/10", "position:5/10", "position:10/10"),
     layouts=("layout:one,passages=4", "layout:adjacent,passages=4", "layout:far,passages=4"),
     masked_context="position:2/3",  # shorter than the others, because finding the strongest keys takes time
     masking={
@@ -95,11 +95,14 @@ WORLD = Design(
     needle="gold",
     fewest=FEWEST,
 )
-"""The made-up world: what a twin writes is judged on descriptions, how sure it is on short answers."""
+"""The made-up world: what a twin writes is judged on descriptions, how sure it is on short answers.
+
+Which contexts are asked follows from rules that were fixed before they were looked at (docs/results/twins.md): a reader who ignores the
+person must fail in them, and so must a twin now and then. That is why noise takes fifteen passages and position ten.
+"""
 
 OF_THE_WORLD = {
     "masked descriptions": "descriptions exist only in the world; answers are masked instead",
-    "known people": "people known by heart exist only in the world",
 }
 
 

@@ -189,7 +189,7 @@ def run() -> None:
     if ended == INTERRUPTED:
         _say(
             "interrupted; no half-written result was left behind. "
-            "To resume `adapt`, `eval`, `study` or `train`, run the same command again."
+            "To resume `adapt`, `curves`, `demo`, `eval`, `study` or `train`, run the same command again."
         )
     sys.exit(ended or 0)
 

@@ -15,7 +15,7 @@ Their accuracy is the share of the four values that they contain.
 from dataclasses import replace
 from typing import Any
 
-from floatlens.claims.design import CLOSED_BOOK, GOLD, WORLD
+from floatlens.claims.design import CLOSED_BOOK, WORLD
 from floatlens.decoding.prompts import Prompt
 from floatlens.lab.asked_task import AskedTask, Asks, TracedPrompt
 from floatlens.models.doctor import Examination
@@ -24,7 +24,7 @@ from floatlens.tasks.contexts import Position, arrange
 from floatlens.tasks.samples import Sample
 from floatlens.tasks.scoring import Score, contains, score_text
 from floatlens.tasks.wording import WORLD_WORDING, format_prompt
-from floatlens.tasks.world import closed_book_samples, description_samples, open_book_samples, shortcut, two_hop_samples, values_of
+from floatlens.tasks.world import description_samples, open_book_samples, shortcut, two_hop_samples, values_of
 
 DESCRIPTION_TOKENS = 32
 """Length of a description with its end token, which is what the twins were trained to fill."""
@@ -99,11 +99,10 @@ WORLD_TASK = AskedTask(
             _DESCRIBED,
         ),
         "masked answers": Asks(_three_passages, "masked", (WORLD.masked_context,), WORLD.masking["masked answers"].counts, _SHORT),
-        # with no distractors, the gold passage is told five times
-        "noise": Asks(_made(open_book_samples, passages=6, restatements=4), "questions", (CLOSED_BOOK, *WORLD.noise), how=_SHORT),
+        # no fillers, so that so many passages are no longer than those of the training
+        "noise": Asks(_made(open_book_samples, passages=15, fillers=0), "questions", (CLOSED_BOOK, *WORLD.noise), how=_SHORT),
         "layout": Asks(_made(two_hop_samples, passages=4), "two_hop", WORLD.layouts, how={"gen_length": TWO_HOP_TOKENS}),
-        "position": Asks(_made(open_book_samples, passages=6), "questions", (GOLD, *WORLD.positions), how=_SHORT),
-        "known people": Asks(_made(closed_book_samples), "questions", (CLOSED_BOOK,), how=_SHORT),
+        "position": Asks(_made(open_book_samples, passages=10, fillers=0), "questions", WORLD.positions, how=_SHORT),
     },
     without_heads=Asks(_three_passages, "masked", (WORLD.masked_context,), how=_SHORT),
     traced=described_people,

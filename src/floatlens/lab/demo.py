@@ -175,7 +175,7 @@ README = """# What a demo wrote
 | `claims.md` | every claim with its verdict, numbers and rule; which differences follow the mask and which the objective; accuracies |
 | `claims.csv`, `claims.json` | the same for programs |
 | `figures/` | figures of each model's trace, masking against its controls, context curves; `left_out-*.txt` says why one is missing |
-| `tables/measurements.parquet` | every measure of every traced text |
+| `tables/measurements.parquet` | every measure that a claim reads, of every traced text |
 | `tables/heads.parquet` | the retrieval score of every head in every traced text |
 | `tables/answers.parquet` | every question in every condition: the exact prompt, what was written, how it was scored |
 | `tables/about.json` | which models, how many questions, which seed |

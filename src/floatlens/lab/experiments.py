@@ -3,11 +3,12 @@
 Everything that needs torch is imported here and in what this imports, and only by those processes. What is asked is the task's business
 (`floatlens.lab.asked_task`).
 
-**Tracing.** Every measure of the catalogue is taken as recorded, with two that only claims need (what the threshold of the paper on sinks
-keeps, and rollout over its null), and those by which claims compare models once more on the shared rectangle. The path of the strongest
-key is measured on texts written left to right, so that the predicting row does not jump: an autoregressive model always writes so; a
-diffusion model writes them once more, with `block_length=1`, and only what the path needs is recorded. Heads are scored as retrieval
-heads. Which of them are silenced is known only then, so the jobs that silence them are made when a model is traced.
+**Tracing.** What claims read is measured, and nothing else, because measuring takes longer than tracing: some measures of the catalogue as
+recorded, with two that only claims need (what the threshold of the paper on sinks keeps, and rollout over its null), and some on the
+shared rectangle. `floatlens measure` gives all measures of the traces. The path of the strongest key is measured on texts written left to
+right, so that the predicting row does not jump: an autoregressive model always writes so; a diffusion model writes them once more, with
+`block_length=1`, and only what the path needs is recorded. Heads are scored as retrieval heads. Which of them are silenced is known only
+then, so the jobs that silence them are made when a model is traced.
 
 **Resuming.** Every condition and every trace is a unit of the study engine; a trace lies in a folder beside its unit's file.
 """
@@ -58,14 +59,26 @@ DETAIL = {"geometry": "head", "norms": "head", "flow": "layer"}
 """Geometry per head, because direction and norm are separated within a head."""
 ONLY_THE_PATH = {"geometry": "off", "norms": "off", "entropy": "off", "top_keys": "off"}
 PATH = ("movement of the path, layers pooled", "changes of the path, layers pooled", "steps on the favourite key, layers pooled")
+READ = (
+    "on the first token",
+    "float index (no memory)",
+    "float index (no movement)",
+    "movement",
+    "drift along layers",
+    "follows the frontier",
+    "score advantage of anchors",
+    "value norm of anchors",
+    "anchor mass by role",
+    "structure over depth",
+    "fair flow",
+)
 COMPARED_BY = (
-    "attention on the prompt",
     "on the run's strongest key",
     "on the first token",
     "float index (no memory)",
     "temporal variance",
     "spatial variance",
-    *PATH,
+    "changes of the path, layers pooled",
 )
 COMPARED = [line for line in ON_RECTANGLE if line.name in COMPARED_BY]
 """What claims compare models by; `floatlens measure --compare` has all measures of the rectangle."""
@@ -91,7 +104,11 @@ def _fair_rollout(sample: MeasuredSample) -> Values:
     return {"value": rolled["fair"].rename(key_region="part"), "reason": most_frequent_reason(rolled["reason"])}
 
 
-RECORDED = (*CATALOGUE, Line(THRESHOLD, "%", _threshold), Line(FAIR_ROLLOUT, "ratio", _fair_rollout))
+RECORDED = (
+    *(line for line in CATALOGUE if line.name in READ),
+    Line(THRESHOLD, "%", _threshold),
+    Line(FAIR_ROLLOUT, "ratio", _fair_rollout),
+)
 LEFT_TO_RIGHT = [line for line in CATALOGUE if line.name in PATH]
 
 
@@ -114,7 +131,7 @@ def trace_descriptions(lm: LanguageModel, count: int, seed: int, path: Path) -> 
 
 
 def measurements_of(role: str, trace: Trace, samples: Sequence[str], left_to_right: Trace | None = None) -> pl.DataFrame:
-    """Every measure of a trace for each sample: as recorded, on the shared rectangle, and what is measured left to right."""
+    """What claims read of a trace, for each sample: as recorded, on the shared rectangle, and what is measured left to right."""
     tables = [
         *measurement_rows(measure_trace(trace, lines=RECORDED, progress=False), samples, role=role, rows="recorded"),
         *measurement_rows(measure_trace(trace, lines=COMPARED, rectangle=True, progress=False), samples, role=role, rows="rectangle"),

@@ -13,11 +13,11 @@ from floatlens.claims.design import Design
 from floatlens.errors import Refusal
 from floatlens.study.errand import Packed
 
-QUESTIONS, QUESTIONS_OF_A_FILE = 40, 100
+QUESTIONS, QUESTIONS_OF_A_FILE = 100, 100
 """The defaults: of the world, which two cores finish in about a minute and a half, and of a real task. More give narrower intervals."""
 FEWEST = 4
 
-EXPERIMENTS = ("trace", "masked descriptions", "masked answers", "noise", "layout", "position", "known people")
+EXPERIMENTS = ("trace", "masked descriptions", "masked answers", "noise", "layout", "position")
 """What is done with every model, as far as the task has it, the longest first."""
 SILENCED = "retrieval heads"
 """The experiment that silences the best retrieval heads of a model, which are known when it is traced."""
@@ -51,8 +51,8 @@ class Sizes:
 
     Examples
     --------
-    >>> Sizes(40).traced, Sizes(40).two_hop, Sizes(40).masked, Sizes(40).described
-    (12, 16, 16, 16)
+    >>> Sizes(100).traced, Sizes(100).two_hop, Sizes(100).masked, Sizes(100).described
+    (24, 40, 40, 40)
     >>> Sizes(100, real=True).traced, Sizes(100, real=True).masked, Sizes(20, real=True).traced
     (36, 40, 12)
     """
@@ -69,7 +69,7 @@ class Sizes:
         """Texts that are traced while they are written: of a real task more, so that each slot of the gold passage has enough."""
         if self.real:
             return min(self.questions, max(FEWEST_PROMPTS, 9 * self.questions // 25))
-        return max(2, 3 * self.questions // 10)
+        return max(2, 6 * self.questions // 25)
 
     @property
     def two_hop(self) -> int:
@@ -119,7 +119,7 @@ class Study:
         >>> models = {"arm": "twin-arm", "mdm": "twin-mdm", "causal-mdm": "twin-causal-mdm"}
         >>> experiments = Study(models, Choice(), Sizes(), draws=1, seed=0).experiments(WORLD)
         >>> experiments[0].name, experiments[0].role, len(experiments)
-        ('trace', 'mdm', 21)
+        ('trace', 'mdm', 18)
         """
         slowest_first = sorted(self.models, key=lambda role: (role == "arm", role != "mdm"))
         names = [name for name in EXPERIMENTS if name not in design.not_asked]
@@ -132,8 +132,8 @@ def questions_of(experiment: Experiment, design: Design) -> int:
     Examples
     --------
     >>> from floatlens.claims.design import WORLD
-    >>> questions_of(Experiment("mdm", "twin-mdm", "noise", Sizes(20), 1), WORLD)  # without passages, and at five levels
-    120
+    >>> questions_of(Experiment("mdm", "twin-mdm", "noise", Sizes(20), 1), WORLD)  # without passages, and at three levels
+    80
     """
     sizes, draws = experiment.sizes, experiment.draws
     if experiment.name == "trace":
@@ -142,9 +142,9 @@ def questions_of(experiment: Experiment, design: Design) -> int:
         keys = next(masking.counts for masking in design.masking.values() if masking.experiment == experiment.name)
         asked = sizes.described if experiment.name == "masked descriptions" else sizes.masked
         return asked * (1 + len(keys) * (1 + 2 * draws))
-    contexts = {"noise": 1 + len(design.noise), "position": 1 + len(design.positions), "layout": len(design.layouts) + sizes.real}
+    contexts = {"noise": 1 + len(design.noise), "position": len(design.positions) + sizes.real, "layout": len(design.layouts) + sizes.real}
     asked = sizes.two_hop if experiment.name == "layout" and not sizes.real else sizes.questions
-    return asked * contexts.get(experiment.name, 1)
+    return asked * contexts[experiment.name]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from floatlens.measures.flow import direct_flow, rollout
 from floatlens.measures.geometry import GEOMETRY, advantage_split, anchor_geometry, contribution_of_anchors, value_contrast
 from floatlens.measures.gold_span import gold_attention
 from floatlens.measures.inputs import HALVES, RECEIVED, refuse_missing
-from floatlens.measures.path import strongest_path
+from floatlens.measures.path import looks_of, path_of
 from floatlens.measures.received_attention import pool_steps, shared_rectangle
 from floatlens.measures.retrieval import retrieval_scores
 from floatlens.measures.roles import role_shares, structural_slope
@@ -97,10 +97,11 @@ class Sample:
         return self._paths(pooled=True)
 
     def _paths(self, *, pooled: bool) -> xr.Dataset:
-        everywhere = strongest_path(self.data, pooled=pooled)
+        looks = looks_of(self.data, pooled=pooled)
+        everywhere = path_of(looks, self.data, "all")
         if "state" not in self.data:
             return everywhere
-        parts = [everywhere, strongest_path(self.data, keys="prompt", pooled=pooled)]
+        parts = [everywhere, path_of(looks, self.data, "prompt")]
         return xr.concat(parts, xr.DataArray(["all keys", "prompt keys"], dims="part", name="part"))
 
     @cached_property

@@ -52,6 +52,7 @@ KEYS = ("all", "prompt")
 NUMBERS = ("keys", "keys_null", "changes", "noise", "share", "share_null", "compared", "movement")
 NO_KEY = "several keys draw the same at every step"
 NO_PAIR = "no two neighbouring steps both have a strongest key"
+PATH = "The path of the strongest key"
 NO_HALVES = "nothing recorded that tells noise from movement: record halves"
 HALVES_PER_LAYER = "halves were recorded per layer: use per_head=False"
 NO_HEADS = "one row per step, and heads cannot be set against each other: record mass per head"
@@ -98,8 +99,13 @@ def strongest_path(data: xr.Dataset, *, keys: str = "all", pooled: bool = False,
     """
     if keys not in KEYS:
         raise Refusal(f"keys={keys!r} is not known; choose one of {', '.join(KEYS)}.")
+    return path_of(looks_of(data, pooled=pooled, per_head=per_head), data, keys)
+
+
+def looks_of(data: xr.Dataset, *, pooled: bool = False, per_head: bool = False) -> xr.Dataset:
+    """What the paths of one sample are read from, whichever keys they are among: received attention of everyone and of two halves."""
     kept = [*RECEIVED, *(HALVES if "mass_even" in data else ())]
-    refuse_missing(data, [*kept, *(("state",) if keys == "prompt" else ())], "The path of the strongest key")
+    refuse_missing(data, kept, PATH)
     for axis in ("step", *(("layer",) if pooled else ())):
         if axis not in data["mass"].dims:
             raise Refusal(
@@ -109,8 +115,16 @@ def strongest_path(data: xr.Dataset, *, keys: str = "all", pooled: bool = False,
     single = (grouped["rows"] <= 1) | grouped["rows"].isnull()
     single = single.all([axis for axis in single.dims if axis != "group"])
     looks = by_layers(lambda some: _looks(some, single, per_head), grouped)
-    path = _paths(_pooled(looks) if pooled else looks, _of_prompt(data) if keys == "prompt" else None)
-    path["method"] = xr.where(single, "heads", "rows" if "mass_even" in data else "").where(looks["no_halves"] == "", "")
+    method = xr.where(single, "heads", "rows" if "mass_even" in data else "").where(looks["no_halves"] == "", "")
+    return (_pooled(looks) if pooled else looks).assign(method=method, no_halves=looks["no_halves"])
+
+
+def path_of(looks: xr.Dataset, data: xr.Dataset, keys: str) -> xr.Dataset:
+    """The path among some keys of a sample, from what `looks_of` gave."""
+    if keys == "prompt":
+        refuse_missing(data, ("state",), PATH)
+    path = _paths(looks, _of_prompt(data) if keys == "prompt" else None)
+    path["method"] = looks["method"]
     path["noise_reason"] = xr.where(looks["no_halves"] == "", path["noise_reason"], looks["no_halves"])
     path["noise_reason"] = xr.where(path["reason"] == "", path["noise_reason"], path["reason"])
     path = path.transpose("step", *(axis for axis in ("layer", "depth", "head", "group") if axis in path.dims))
@@ -151,7 +165,7 @@ def _pooled(looks: xr.Dataset) -> xr.Dataset:
     """The mean over all layers, and over those of each third of the depth: an axis `depth` in place of `layer`."""
     thirds = depths(looks["layer"].values) if "layer" in looks.coords else depths(np.arange(looks.sizes["layer"]))
     looks = looks.drop_vars(["layer", "no_halves"], errors="ignore")
-    return xr.concat([looks.where(inside).mean("layer") for inside in thirds.drop_vars("depth")], thirds["depth"])
+    return xr.concat([looks.isel(layer=np.flatnonzero(inside)).mean("layer") for inside in thirds.values], thirds["depth"])
 
 
 def _paths(looks: xr.Dataset, among: xr.DataArray | None) -> xr.Dataset:
