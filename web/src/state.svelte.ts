@@ -57,6 +57,7 @@ export class Cursor {
   loop = $state(true);
   theme = $state<"auto" | "light" | "dark">("auto");
   hover = $state<Hover | null>(null);
+  private told = 0;
   bounds = $state<Record<string, [number, number]>>({}); // of charts, by their name and run
   arranged = -1; // the stop of the tour that the views have been arranged for
   card = $state(""); // the one to be scrolled to, once
@@ -167,6 +168,22 @@ export class Cursor {
     if (!this.playing && this.view === "training" && this.updateAt + 1 >= (this.trainingDocument?.updates.length ?? 0)) this.goToUpdate(0);
     if (!this.playing && this.view !== "training" && this.step + 1 >= this.steps) this.goTo(0);
     this.playing = !this.playing;
+  }
+
+  /** Tell of what is hovered once it is read, unless something else or nothing is hovered by then. */
+  async tell(hover: Promise<Hover>): Promise<void> {
+    const own = ++this.told;
+    try {
+      const read = await hover;
+      if (own === this.told) this.hover = read;
+    } catch (error) {
+      this.wrong = String(error);
+    }
+  }
+
+  leave(): void {
+    this.told++;
+    this.hover = null;
   }
 
   pinnedIn(run: number): { key: number | null; row: number | null } {
