@@ -23,7 +23,7 @@ test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself
 test-release: $(READY)  ## build wheel and sdist, install the wheel into an empty environment, run its demo and open the page
 	.ci/release
 
-test-extras:  ## resolve every extra alone, without installing it (minutes)
+test-extras:  ## resolve every extra alone without installing it, and run a demo with the lowest versions that pyproject.toml allows (minutes)
 	.ci/extras
 
 test-harnesses: $(HARNESSES_READY)  ## test what lm-eval and inspect_ai call, with the real packages, in an environment of their own

@@ -171,8 +171,8 @@ def _answers(role: str) -> dict[Asked, dict[str, float]]:
         (role, "retrieval heads", WORLD.masked_context, "mask-heads", ""): {"accuracy": 0.2, "log_likelihood": -4.0},
         (role, "retrieval heads", WORLD.masked_context, "mask-heads", "heads"): {"accuracy": 0.9, "log_likelihood": -0.3},
     }
-    for place, context in enumerate(WORLD.noise):
-        lost = 0.1 * place if arm else 0.0
+    for level, context in zip(WORLD.levels, WORLD.noise, strict=True):
+        lost = level / 2 if arm else 0.0
         found[role, "noise", context, "", ""] = {"accuracy": 0.9 - lost, "log_likelihood": -0.1 - lost}
     for context in WORLD.positions:
         found[role, "position", context, "", ""] = {

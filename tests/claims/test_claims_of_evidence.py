@@ -239,9 +239,7 @@ def test_tables_of_earlier_versions_call_a_role_a_twin_and_are_of_the_world(tmp_
 def of_questions(design: Design, made_up: MadeUp) -> Evidence:
     """The numbers as published, as if they were of questions: contexts by another name, and answers in place of descriptions."""
     evidence = made_up.evidence()
-    renamed = dict(
-        zip((*WORLD.noise[::2], *WORLD.positions, WORLD.masked_context), (*design.noise, *design.positions, "gold"), strict=False)
-    )
+    renamed = dict(zip((*WORLD.noise, *WORLD.positions, WORLD.masked_context), (*design.noise, *design.positions, "gold"), strict=False))
     masked = pl.col("experiment") == "masked answers"
     written = evidence.answers.filter(pl.col("experiment") == "masked descriptions").select(
         "role", "context", "intervention", "control", "sample", pl.col("accuracy").alias("written")

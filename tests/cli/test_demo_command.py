@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 import floatlens as fl
+from floatlens.claims.design import WORLD
 from floatlens.claims.evidence import Evidence, read_evidence
 from floatlens.claims.findings import CLAIMS, findings_of, judge_all
 from floatlens.cli import run
@@ -166,7 +167,7 @@ def test_gains_and_losses_in_the_claims_are_those_of_the_stored_answers(made: tu
         return sum(row[column] for row in rows) / len(rows)
 
     found = claims_of(folder)
-    gains = [mean(role, "noise", "noise:0.8", "accuracy") - mean(role, "noise", "closed-book", "accuracy") for role in ("mdm", "arm")]
+    gains = [mean(role, "noise", WORLD.noise[-1], "accuracy") - mean(role, "noise", "closed-book", "accuracy") for role in ("mdm", "arm")]
     assert found["gains-more"]["numbers"][0]["estimate"]["value"] == pytest.approx(gains[0] - gains[1])
     context, masked = "position:2/3", "mask-anchors:1"
     nats = [

@@ -53,8 +53,8 @@ def demo(
     questions: int = typer.Option(
         None,
         min=1,
-        help="Questions per context; everything else grows with it. By default 40 of the world, which takes two cores about a minute and "
-        "a half, 12 with --real, and 100 of --task, which takes hours.",
+        help="Questions per context; everything else grows with it. By default 100 of the world, which takes two cores about a minute "
+        "and a half, 12 with --real, and 100 of --task, which takes hours.",
     ),
     draws: int = typer.Option(
         None,

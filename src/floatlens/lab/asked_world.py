@@ -99,7 +99,7 @@ WORLD_TASK = AskedTask(
             _DESCRIBED,
         ),
         "masked answers": Asks(_three_passages, "masked", (WORLD.masked_context,), WORLD.masking["masked answers"].counts, _SHORT),
-        # no fillers, so that so many passages are no longer than those of the training
+        # no fillers: so many passages are long enough (382 tokens; the longest sequence of the training has 331)
         "noise": Asks(_made(open_book_samples, passages=15, fillers=0), "questions", (CLOSED_BOOK, *WORLD.noise), how=_SHORT),
         "layout": Asks(_made(two_hop_samples, passages=4), "two_hop", WORLD.layouts, how={"gen_length": TWO_HOP_TOKENS}),
         "position": Asks(_made(open_book_samples, passages=10, fillers=0), "questions", WORLD.positions, how=_SHORT),
