@@ -1,7 +1,6 @@
 """What the demo asks of the world, and what it measures: contexts in which a model can fail, and the numbers that claims read."""
 
 import pytest
-from made_up_evidence import as_published
 
 from floatlens.claims.design import CLOSED_BOOK, WORLD
 from floatlens.claims.evidence import Evidence
@@ -12,6 +11,7 @@ from floatlens.lab.units import EXPERIMENTS
 from floatlens.tasks.conditions import condition_of
 from floatlens.tasks.contexts import arrange
 from floatlens.tasks.world import shortcut
+from made_up_evidence import as_published
 
 COUNTED_FROM = WORLD.noise[0]
 """What noise costs is counted from the gold passage alone, from which everybody can copy."""
