@@ -62,6 +62,36 @@ def test_the_share_of_the_first_token_equals_eager_attention(
     assert measured["value"].to_list() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.fixture(scope="module")
+def moved(folder: Path, runs: list[Path]) -> pl.DataFrame:
+    return measure_checkpoints(runs, folder / "data", folder / "moved", updates=[0, 4], written=2)
+
+
+@pytest.mark.parametrize(("name", "options"), [("arm", {}), ("mdm", {"sampler": "llada", "block_length": 1})])
+def test_changes_of_the_strongest_key_are_counted_step_by_step_while_a_checkpoint_writes(
+    folder: Path, runs: list[Path], moved: pl.DataFrame, name: str, options: dict[str, Any]
+) -> None:
+    documents = [text.tokens for text in texts_of(runs[0], folder / "data")[0] if text.kind == "text" and len(text.tokens) >= 48]
+    lm = fl.load(folder / name / "update-000004.safetensors", dtype="float32")
+    for number, tokens in enumerate(documents[:2]):
+        data = lm.trace([list(tokens[:32])], gen_length=16, progress=False, **options).dataset.isel(sample=0)
+        on_prompt = data["mass"].sel(group="predicting").isel(key=slice(32)).transpose("layer", "step", "head", "key").values
+        strongest = (on_prompt / on_prompt.sum(-1, keepdims=True)).mean(2).argmax(-1)  # what each head gives to the prompt counts alike
+        expected = 100 * (strongest[:, 1:] != strongest[:, :-1]).mean(1)
+        assert expected.max() > 0
+        found = moved.filter(run=name, update=4, kind="written", text=number, measure="changes of the path").sort("layer")
+        assert found["value"].to_list() == pytest.approx(expected.tolist())
+
+
+def test_what_moves_is_measured_beside_the_shares_which_stay_what_they_were(folder: Path, table: pl.DataFrame, moved: pl.DataFrame) -> None:
+    assert moved.filter(pl.col("kind") != "written").equals(table.filter(pl.col("update").is_in([0, 4])))
+    written = moved.filter(kind="written")
+    assert set(written["measure"]) == {"changes of the path", "float index (no memory)"}
+    assert written.select("run", "update", "text").n_unique() == 2 * 2 * 2
+    page = write_page(InMemory(), find_sources([folder / "moved"]), Choices(), progress=False).training[0]
+    assert [(curve.name, curve.count) for curve in page.curves if curve.group == "predicting"] == [("arm", 2), ("mdm", 2)]
+
+
 def test_every_checkpoint_is_measured_from_the_base_on_and_update_0_has_the_mask_of_the_run(runs: list[Path], table: pl.DataFrame) -> None:
     assert [point.update for point in checkpoints_of(runs[0])] == [0, 1, 2, 4]
     assert sorted(table["update"].unique()) == [0, 1, 2, 4]

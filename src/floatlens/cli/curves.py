@@ -1,12 +1,17 @@
 """`floatlens curves`: where a model looks along its adaptation, checkpoint by checkpoint."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
 
 from floatlens.errors import Refusal, shown
 from floatlens.terminal import make_console, progress_bar, say
+
+if TYPE_CHECKING:
+    import polars as pl
 
 FORMATS = ("svg", "png")
 
@@ -18,21 +23,28 @@ def curves(
     updates: str = typer.Option(None, help="Only these updates, for instance 0,16,64; all that were kept by default."),
     layers: str = typer.Option(None, help="Layers of the printed table and the figure, for instance 12-28; all by default."),
     group: str = typer.Option("unmasked", help="Rows of the printed table and the figure: unmasked or masked."),
+    written: int = typer.Option(
+        0,
+        min=0,
+        max=1000,
+        metavar="N",
+        help="Also let each checkpoint continue the beginnings of N held-out documents, and measure what moves while it writes.",
+    ),
 ) -> None:
     """Measure attention at every checkpoint of adaptations: the first token, the strongest key, the anchors.
 
-    Every checkpoint reads the same held-out texts. Writes curves.parquet, with every layer and text, and a figure. If it is
+    Every checkpoint reads the same held-out texts. Writes curves.parquet, with every layer and text, and figures. If it is
     interrupted, run the same command again to resume.
 
     Examples:
 
       floatlens curves runs/smollm2-arm runs/smollm2-mdm --data data -o curves
 
-      floatlens curves runs/seed-* --data data --updates 0,1,2,4,8,16,32,64 --layers 12-28 -o seeds
+      floatlens curves runs/seed-* --data data --updates 0,1,2,4,8,16,32,64 --layers 12-28 --written 8 -o seeds
     """
     from floatlens.folders import files_added_to, refuse_folder_to_fill
+    from floatlens.lab.adaptation import moving, shares
     from floatlens.lab.adaptation.curves import CURVES, WRITTEN_BY, checkpoints_of, measure_checkpoints, over_layers
-    from floatlens.lab.adaptation.shares import MEASURES
     from floatlens.report.figures import save_figure
     from floatlens.report.figures.curves import along_updates
 
@@ -42,30 +54,43 @@ def curves(
         raise Refusal(f"There is no group {group!r}. --group takes unmasked, masked.")
     wanted = None if updates is None else [_whole(number, "--updates") for number in updates.split(",")]
     chosen = None if layers is None else _layers(layers)
-    pictures = [f"curves.{ending}" for ending in FORMATS]
+    names = ["curves", *(["moving"] if written else [])]
+    pictures = [f"{name}.{ending}" for name in names for ending in FORMATS]
     refuse_folder_to_fill(into, WRITTEN_BY, [CURVES, *pictures])
     console = make_console()
     count = sum(len(checkpoints_of(run, wanted)) for run in runs)
     with progress_bar(count, "Measuring checkpoints") as advance:
-        table = measure_checkpoints(runs, data, into, updates=wanted, advance=advance)
+        table = measure_checkpoints(runs, data, into, updates=wanted, written=written, advance=advance)
     highest = int(table["layer"].max())  # type: ignore[arg-type]  # a number
     first, last = chosen or (0, highest)
     if last > highest:
         raise Refusal(f"There are no layers {layers} (--layers). The models have the layers 0 to {highest}.")
-    shares = over_layers(table, range(first, last + 1), group=group)
-    if shares.is_empty():
+    inside = range(first, last + 1)
+    drawn = over_layers(table, inside, group=group)
+    if drawn.is_empty():
         raise Refusal(f"The runs have no {group} rows: autoregressive models read nothing masked. Leave --group out.")
     where = f"{group} rows, layers {first} to {last}"
-    printed = Table(title=f"% of the attention of {where} (null)", title_justify="left")
-    for heading in ("run", "update", *MEASURES):
-        printed.add_column(heading, justify="left" if heading == "run" else "right")
-    for run, update in shares.select("run", "update").unique(maintain_order=True).rows():
-        own = {row["measure"]: row for row in shares.filter(run=run, update=update).to_dicts()}
-        printed.add_row(run, f"{update:,}", *(f"{own[name]['value']:.1f} ({own[name]['null']:.1f})" for name in MEASURES if name in own))
-    console.print(printed)
+    console.print(_table(drawn, shares.MEASURES, f"% of the attention of {where} (null)"))
+    figures = [along_updates(drawn, shares.MEASURES[:2], f"% of the attention of\n{where}")]
+    if written:
+        moved = over_layers(table, inside, group=moving.GROUP)
+        console.print(_table(moved, moving.MEASURES, f"% of the steps while writing {written} texts, layers {first} to {last} (null)"))
+        figures.append(along_updates(moved, moving.MEASURES, f"% of the steps, layers {first} to {last}"))
     with files_added_to(into, WRITTEN_BY, pictures) as folder:
-        save_figure(along_updates(shares, MEASURES[:2], where), folder / "curves", FORMATS)
+        for name, figure in zip(names, figures, strict=True):
+            save_figure(figure, folder / name, FORMATS)
     say(console, f"Wrote {into / CURVES}, {' and '.join(str(into / picture) for picture in pictures)}.")
+
+
+def _table(drawn: "pl.DataFrame", measures: Sequence[str], title: str) -> Table:
+    """One line per run and update."""
+    printed = Table(title=title, title_justify="left")
+    for heading in ("run", "update", *measures):
+        printed.add_column(heading, justify="left" if heading == "run" else "right")
+    for run, update in drawn.select("run", "update").unique(maintain_order=True).rows():
+        own = {row["measure"]: row for row in drawn.filter(run=run, update=update).to_dicts()}
+        printed.add_row(run, f"{update:,}", *(f"{own[name]['value']:.1f} ({own[name]['null']:.1f})" for name in measures if name in own))
+    return printed
 
 
 def _layers(text: str) -> tuple[int, int]:

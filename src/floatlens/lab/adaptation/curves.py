@@ -3,9 +3,9 @@
 Decided here: the texts are those that the held-out loss is taken of, the first few questions and documents. An autoregressive model reads
 them as they are, a diffusion model with their targets masked. Update 0 is the base under the mask of the run, before any training. For
 every layer: the share of attention on the first token, on the strongest key (chosen on one half of the rows, measured on the other) and
-on the anchors (rule `lift`), each with its null, per query group; and which token the strongest key is. One file per checkpoint is
-written as soon as it is measured, so an interrupted measurement resumes; its name says what was measured on which texts, and its own
-SHA-256.
+on the anchors (rule `lift`), each with its null, per query group; and which token the strongest key is. If asked, a checkpoint also writes
+on from the beginnings of some documents, and what moves meanwhile is measured (`moving`). One file per checkpoint is written as soon as
+it is measured, so an interrupted measurement resumes; its name says what was measured on which texts, and its own SHA-256.
 
 Refused: a folder that holds no run, runs of one name, runs of different bases or data, data that do not belong to the run.
 """
@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from glob import escape
@@ -21,20 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import torch
-import xarray as xr
 
 from floatlens._version import __version__
 from floatlens.capture.tapping import tap
 from floatlens.errors import Refusal
 from floatlens.folders import files_added_to, one_writer, say, write_whole
 from floatlens.lab.adaptation.data import prepare
+from floatlens.lab.adaptation.moving import beginnings, movement_by_layer
 from floatlens.lab.adaptation.objective import visible_tokens
 from floatlens.lab.adaptation.recipe import Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, held_out_sequences
 from floatlens.lab.adaptation.shares import KEPT, shares_by_layer
 from floatlens.lab.adaptation.training import RUN
-from floatlens.models.adapters import MASKS, OBJECTIVES, Adapter, AdapterInfo, merge_adapter, read_adapter, refuse_other_base
+from floatlens.models.adapters import ADAPTER, MASKS, OBJECTIVES, Adapter, AdapterInfo, read_adapter, write_adapter
 from floatlens.models.loading import load
 
 WRITTEN_BY = "floatlens curves"
@@ -56,9 +56,9 @@ class Checkpoint:
     adapter: Path | None
     sha256: str
 
-    def name(self, texts: str) -> str:
-        """The name under which its rows are kept, of texts with that digest."""
-        measured = (self.objective, self.mask, self.seed, self.update, self.sha256, texts)
+    def name(self, texts: str, written: int = 0) -> str:
+        """The name under which its rows are kept, of texts with that digest, of which so many were continued."""
+        measured = (self.objective, self.mask, self.seed, self.update, self.sha256, texts, *([written] if written else []))
         return f"{self.run}-{self.update:06d}-{hashlib.sha256(repr(measured).encode()).hexdigest()[:16]}"
 
 
@@ -115,9 +115,21 @@ def measure_checkpoints(
     into: Path,
     *,
     updates: Sequence[int] | None = None,
+    written: int = 0,
     advance: Callable[[int], None] = lambda _done: None,
 ) -> pl.DataFrame:
     """Measure every checkpoint of the runs that the folder does not hold yet, and join them into one table.
+
+    Parameters
+    ----------
+    runs, data_folder, into
+        Folders of `floatlens adapt`, the data that they were trained on, and the folder to write.
+    updates
+        Only these.
+    written
+        How many documents each checkpoint continues, so that it can be measured what moves meanwhile.
+    advance
+        Is told of every checkpoint that is done.
 
     Returns
     -------
@@ -134,13 +146,14 @@ def measure_checkpoints(
         tokenizer: Any = None
         tables = []
         for point in points:
-            rows = _restore(place, point.name(digest))
+            name = point.name(digest, written)
+            rows = _restore(place, name)
             if rows is None:
                 if texts is None:
                     texts, tokenizer = texts_of(runs[0], data_folder)
                 recipe, _ = read_run(runs[0])
-                measured = measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token)
-                rows = _store(place, point.name(digest), measured)
+                measured = measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token, written)
+                rows = _store(place, name, measured)
             tables.append(rows)
             advance(1)
     joined = pl.concat(tables)
@@ -195,33 +208,35 @@ def digest_of_texts(run: Path) -> str:
     return hashlib.sha256(repr((__version__, drawn, sorted(about["data"].items()), TEXTS_OF_A_KIND)).encode()).hexdigest()
 
 
-def measure_checkpoint(point: Checkpoint, base: str, texts: Sequence[TrainingSequence], tokenizer: Any, mask_token: str) -> pl.DataFrame:
+def measure_checkpoint(
+    point: Checkpoint, base: str, texts: Sequence[TrainingSequence], tokenizer: Any, mask_token: str, written: int = 0
+) -> pl.DataFrame:
     """The rows of one checkpoint."""
     mask_token_id = tokenizer.get_vocab()[mask_token]
-    lm = load(base, dtype="float32")
-    adapter = _untrained(point, base, mask_token_id) if point.adapter is None else read_adapter(point.adapter)
-    if point.adapter is not None:
-        refuse_other_base(lm.module, adapter, point.adapter.name)
-    module: Any = merge_adapter(lm.module, adapter)
-    tables = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = point.adapter
+        if file is None:
+            file = Path(folder) / ADAPTER
+            write_adapter(file, _untrained(point, base, mask_token_id))
+        lm = load(file, dtype="float32")
+    module: Any = lm.module
+    rows = []
     for number, sequence in enumerate(texts):
-        tokens = visible_tokens(sequence, adapter.info.objective, mask_token_id)  # type: ignore[arg-type]  # as it was written
+        tokens = visible_tokens(sequence, point.objective, mask_token_id)  # type: ignore[arg-type]  # as it was written
         masked = (tokens == mask_token_id)[None]
         groups = {"unmasked": ~masked, "masked": masked} if masked.any() else {"unmasked": ~masked}
         with tap(module, keep=KEPT, groups=groups) as seen:
             module(input_ids=tokens[None], use_cache=False)
-        tables.append(_rows(seen.dataset, point, sequence.kind, number, tokens, tokenizer))
-    return pl.concat(tables)
+        rows += [{"kind": sequence.kind, "text": number, **row} for row in shares_by_layer(seen.dataset, tokens, tokenizer)]
+    if written:
+        rows += [{"kind": "written", **row} for row in movement_by_layer(lm, beginnings(texts, written))]
+    of_point = {"run": point.run, "objective": point.objective, "mask": point.mask, "seed": point.seed, "update": point.update}
+    return pl.DataFrame([{**of_point, **row} for row in rows])
 
 
 def _untrained(point: Checkpoint, base: str, mask_token_id: int) -> Adapter:
-    """An adapter that changes nothing but the mask over attention."""
-    return Adapter(AdapterInfo(base, "", "all", 1, 1.0, point.objective, point.mask, mask_token_id, point.seed, 0), {})
-
-
-def _rows(data: xr.Dataset, point: Checkpoint, kind: str, number: int, tokens: torch.Tensor, tokenizer: Any) -> pl.DataFrame:
-    of_point = {"run": point.run, "objective": point.objective, "mask": point.mask, "seed": point.seed, "update": point.update}
-    return pl.DataFrame([{**of_point, "kind": kind, "text": number, **row} for row in shares_by_layer(data, tokens, tokenizer)])
+    """An adapter that changes nothing but the mask over attention; the digest of an untrained point is that of the base."""
+    return Adapter(AdapterInfo(base, point.sha256, "all", 1, 1.0, point.objective, point.mask, mask_token_id, point.seed, 0), {})
 
 
 def over_layers(curves: pl.DataFrame, layers: range, *, group: str = "unmasked", kind: str | None = None) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Attention along an adaptation: what the first token and the strongest key draw, against the update.
+"""Attention along an adaptation: what the first token and the strongest key draw, or what moves, against the update.
 
 One panel per measure, one line per objective and mask, the mean over its seeds; thin lines are the seeds themselves where there are
 several. The dotted line is the null. Update 0, before any training, stands before 1; from there on every doubling takes the same room.
@@ -29,8 +29,8 @@ NAMES = {
 
 
 @in_style
-def along_updates(shares: pl.DataFrame, measures: Sequence[str], whose: str = "") -> Figure:
-    """Shares of attention against the update.
+def along_updates(shares: pl.DataFrame, measures: Sequence[str], label: str = "% of attention") -> Figure:
+    """What was measured against the update.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def along_updates(shares: pl.DataFrame, measures: Sequence[str], whose: str = ""
         From `floatlens.lab.adaptation.curves.over_layers`: run, objective, mask, seed, update, measure, value and null in percent.
     measures
         One panel each.
-    whose
-        Beside the axis: which rows, which layers.
+    label
+        Beside the axis: of what, of which rows and layers.
     """
     missing = [measure for measure in measures if measure not in shares["measure"].to_list()]
     if missing:
@@ -65,7 +65,7 @@ def along_updates(shares: pl.DataFrame, measures: Sequence[str], whose: str = ""
         panel.set_xlabel("update")
         panel.set_xticks(places(updates), [f"{update:,}" for update in updates], rotation=60 if len(updates) > 8 else 0)
         panel.set_ylim(bottom=0)
-    axes[0, 0].set_ylabel(f"% of the attention of\n{whose}" if whose else "% of attention")
+    axes[0, 0].set_ylabel(label)
     add_legend(figure, axes[0, 0].get_legend_handles_labels()[0], 4)
     return figure
 

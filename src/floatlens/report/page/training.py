@@ -86,7 +86,7 @@ def write_training(sink: Sink, table: pl.DataFrame, name: str, number: int) -> T
             found = _described(values)
             there = found["estimate"].notnull().any(["measure", "depth"]).values
             updates = [update for update, known in zip(axes.updates, there, strict=True) if known]
-            documents.append(_document(own, runs, group, len(axes.texts), updates))
+            documents.append(_document(own.filter(group=group), runs, group, updates))
             described.append(found)
     path = f"training/{number}"
     write_group(sink, path, {})
@@ -107,7 +107,7 @@ def _curves(table: pl.DataFrame) -> list[list[str]]:
     return curves
 
 
-def _document(table: pl.DataFrame, runs: list[str], group: str, texts: int, updates: list[int]) -> CurveDocument:
+def _document(table: pl.DataFrame, runs: list[str], group: str, updates: list[int]) -> CurveDocument:
     objective, mask = table["objective"][0], table["mask"][0]
     several = len(runs) > 1
     return CurveDocument(
@@ -117,7 +117,7 @@ def _document(table: pl.DataFrame, runs: list[str], group: str, texts: int, upda
         mask=mask,
         group=group,
         over="seeds" if several else "texts",
-        count=len(runs) if several else texts,
+        count=len(runs) if several else table["text"].n_unique(),
         updates=updates,
     )
 
