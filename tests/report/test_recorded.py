@@ -1,13 +1,16 @@
 """What was recorded of real models: bundled from a demo, read again, and shown beside what a demo finds."""
 
 import base64
+import gzip
 import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from made_up_curves import TEXTS, made_up_curves, value_of
 from rich.console import Console
 
 import floatlens as fl
@@ -18,6 +21,8 @@ from floatlens.claims.verdicts import Estimate, judge
 from floatlens.folders import damage, write_manifest
 from floatlens.report.claims import WRITTEN_BY, claims_json
 from floatlens.report.demo_page import write_demo_page
+from floatlens.report.page.gather import Choices, find_sources, write_page
+from floatlens.report.page.group import InMemory
 from floatlens.report.recorded import BUNDLED, Recorded, read_recorded
 from floatlens.report.recorded.bundle import LARGEST, bundle
 from floatlens.report.verdict_table import disagreeing, print_totals, print_verdicts
@@ -73,6 +78,33 @@ def test_what_is_bundled_is_what_the_demo_found_and_light_traces_of_the_same_que
     assert "Where is the cat?" in arm.prompt(0)
     assert mdm.attributes["sampler"]["block_length"] == 1
     assert "head" not in arm.dataset["mass"].dims
+
+
+def test_curves_come_along_as_means_over_texts_with_their_intervals_over_seeds(
+    tmp_path: Path, evidence: Evidence, findings: Findings
+) -> None:
+    runs = {f"{kind[0]}-{seed}": (*kind, seed) for kind in (("ar", "causal"), ("diffusion", "bidirectional")) for seed in range(3)}
+    made_up = made_up_curves(runs)
+    for name in ("curves", "traces"):
+        (tmp_path / name).mkdir()
+    made_up.write_parquet(tmp_path / "curves" / "curves.parquet")
+    demo = write_demo(tmp_path / "demo", evidence, findings)
+    bundle(demo, tmp_path / "bundled", curves=tmp_path / "curves", traces=tmp_path / "traces")
+    recorded = read_recorded(tmp_path / "bundled")
+    assert recorded is not None
+    [light] = find_sources(recorded.sources).training.values()
+    assert light.height == made_up.height / TEXTS
+    of = light.filter(run="diffusion-1", update=4, group="masked", layer=2, measure="on the first token")
+    assert of["value"].item() == sum(value_of("diffusion-1", 1, 4, text, 2, "on the first token") + 1 for text in range(TEXTS)) / TEXTS
+    shown = [InMemory(), InMemory()]
+    for sink, folder in zip(shown, (tmp_path / "curves", recorded.sources[-1]), strict=True):
+        page = write_page(sink, find_sources([folder]), Choices(), progress=False)
+        assert {curve.over for curve in page.training[0].curves} == {"seeds"}
+    for array in ("curve", "curve_low", "curve_high", "curve_null"):
+        whole, lighter = (np.frombuffer(gzip.decompress(sink.files[f"training/0/{array}/c/0/0/0/0"]), "f4") for sink in shown)
+        assert lighter == pytest.approx(whole, rel=1e-5, nan_ok=True)
+    with pytest.raises(fl.Refusal, match=r"holds no curves\.parquet"):
+        bundle(demo, tmp_path / "other", curves=tmp_path)
 
 
 def test_a_damaged_recorded_part_is_refused(recorded: Recorded, tmp_path: Path) -> None:

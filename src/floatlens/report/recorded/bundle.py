@@ -2,7 +2,7 @@
 
 Claims and tables are taken as they are. Traces are recorded again, lightly (means over heads, no geometry): the first two questions of
 the demo with their gold passage, the same for every model, also for one that the demo left out, so that the three can be watched side by
-side. Curves (`floatlens curves`) come along where their folder is given.
+side. Curves (`floatlens curves`) come along where their folder is given, as means over texts: their intervals are over seeds.
 
 Refused: a damaged demo, curves of something else, and more than 6 MB in all, because every installation carries it.
 """
@@ -14,10 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from floatlens._version import __version__
 from floatlens.errors import Refusal
 from floatlens.folders import damage, unfinished_folder
 from floatlens.models.loading import load
+from floatlens.report.page.training import CURVES as TABLE
 from floatlens.report.recorded import ABOUT, BUNDLED, CURVES
 from floatlens.tasks.conditions import condition_of
 from floatlens.tasks.contexts import arrange
@@ -57,10 +60,8 @@ def bundle(
         shutil.copy(demo / "claims.json", folder)
         shutil.copytree(demo / "tables", folder / "tables")
         if curves is not None:
-            if not (curves / "curves.parquet").is_file():
-                raise Refusal(f"{curves} holds no curves.parquet. Pass a folder that `floatlens curves` wrote.")
             (folder / CURVES).mkdir()
-            shutil.copy(curves / "curves.parquet", folder / CURVES)
+            over_texts(curves).write_parquet(folder / CURVES / TABLE)
         if traces is None:
             _trace(models, str(about["design"]["task"]), data, folder / "traces")
         else:
@@ -86,6 +87,16 @@ def rests_on(about: Mapping[str, Any]) -> str:
     who = f"{', '.join(names[:-1])} and {names[-1]}"
     questions, texts = counted(about["questions"], "question"), counted(about["traced"], "traced text")
     return f"{who}, after adaptation; {questions} of {about['design']['task']} in each context, {texts}."
+
+
+def over_texts(curves: Path) -> pl.DataFrame:
+    """The table of a folder of `floatlens curves` with the mean over texts in place of every text; what is NaN for a text is left out."""
+    if not (curves / TABLE).is_file():
+        raise Refusal(f"{curves} holds no {TABLE}. Pass a folder that `floatlens curves` wrote.")
+    table = pl.read_parquet(curves / TABLE)
+    by = ["run", "objective", "mask", "seed", "update", "group", "layer", "measure"]
+    means = [pl.col(name).fill_nan(None).mean().fill_null(float("nan")).cast(pl.Float32) for name in ("value", "null")]
+    return table.group_by(by, maintain_order=True).agg(*means).with_columns(text=0)
 
 
 def _trace(models: Mapping[str, str], name: str, data: str, folder: Path) -> None:
