@@ -3,6 +3,7 @@
 Every number is the mean over texts and layers of a run; its interval is over seeds. The rules stand on that page.
 """
 
+import math
 import sys
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def cell(rows: pl.DataFrame, update: int) -> str:
     found = bootstrap(xr.DataArray(own["value"].to_numpy(), dims="sample"))
     estimate, low, high = (float(found[name]) for name in ("estimate", "low", "high"))
     interval = f" [{low:.1f}, {high:.1f}]" if update else ""  # before the first update all seeds are the base
-    return f"{estimate:.1f}{interval} ({own['null'].mean():.1f})"
+    null = own["null"].mean()
+    return f"{estimate:.1f}{interval}" + ("" if null is None or math.isnan(null) else f" ({null:.1f})")
 
 
 def print_table(curves: pl.DataFrame, title: str, columns: list[tuple[str, range, str, str]]) -> None:

@@ -83,10 +83,17 @@ def test_changes_of_the_strongest_key_are_counted_step_by_step_while_a_checkpoin
         assert found["value"].to_list() == pytest.approx(expected.tolist())
 
 
-def test_what_moves_is_measured_beside_the_shares_which_stay_what_they_were(folder: Path, table: pl.DataFrame, moved: pl.DataFrame) -> None:
+def test_what_moves_is_measured_beside_the_shares_which_are_not_measured_again(
+    folder: Path, runs: list[Path], table: pl.DataFrame, moved: pl.DataFrame, tmp_path: Path
+) -> None:
     assert moved.filter(pl.col("kind") != "written").equals(table.filter(pl.col("update").is_in([0, 4])))
+    shutil.copytree(folder / "moved", tmp_path / "without")
+    assert (
+        measure_checkpoints(runs, folder / "nowhere", tmp_path / "without", updates=[0, 4]).height
+        == moved.filter(pl.col("kind") != "written").height
+    ), "what was kept is enough"
     written = moved.filter(kind="written")
-    assert set(written["measure"]) == {"changes of the path", "float index (no memory)"}
+    assert set(written["measure"]) == {"changes of the path", "movement of the path", "float index (no memory)"}
     assert written.select("run", "update", "text").n_unique() == 2 * 2 * 2
     page = write_page(InMemory(), find_sources([folder / "moved"]), Choices(), progress=False).training[0]
     assert [(curve.name, curve.count) for curve in page.curves if curve.group == "predicting"] == [("arm", 2), ("mdm", 2)]

@@ -1,5 +1,6 @@
 """`floatlens curves`: where a model looks along its adaptation, checkpoint by checkpoint."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,8 +90,12 @@ def _table(drawn: "pl.DataFrame", measures: Sequence[str], title: str) -> Table:
         printed.add_column(heading, justify="left" if heading == "run" else "right")
     for run, update in drawn.select("run", "update").unique(maintain_order=True).rows():
         own = {row["measure"]: row for row in drawn.filter(run=run, update=update).to_dicts()}
-        printed.add_row(run, f"{update:,}", *(f"{own[name]['value']:.1f} ({own[name]['null']:.1f})" for name in measures if name in own))
+        printed.add_row(run, f"{update:,}", *(_cell(own[name]["value"], own[name]["null"]) for name in measures if name in own))
     return printed
+
+
+def _cell(value: float, null: float) -> str:
+    return f"{value:.1f}" if math.isnan(null) else f"{value:.1f} ({null:.1f})"
 
 
 def _layers(text: str) -> tuple[int, int]:

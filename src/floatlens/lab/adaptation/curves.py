@@ -4,8 +4,9 @@ Decided here: the texts are those that the held-out loss is taken of, the first 
 them as they are, a diffusion model with their targets masked. Update 0 is the base under the mask of the run, before any training. For
 every layer: the share of attention on the first token, on the strongest key (chosen on one half of the rows, measured on the other) and
 on the anchors (rule `lift`), each with its null, per query group; and which token the strongest key is. If asked, a checkpoint also writes
-on from the beginnings of some documents, and what moves meanwhile is measured (`moving`). One file per checkpoint is written as soon as
-it is measured, so an interrupted measurement resumes; its name says what was measured on which texts, and its own SHA-256.
+on from the beginnings of some documents, and what moves meanwhile is measured (`moving`). For each checkpoint one file with its shares,
+and one with what moved, is written as soon as that is measured, so an interrupted measurement resumes; its name says what was measured
+on which texts, and its own SHA-256.
 
 Refused: a folder that holds no run, runs of one name, runs of different bases or data, data that do not belong to the run.
 """
@@ -28,6 +29,7 @@ from floatlens.capture.tapping import tap
 from floatlens.errors import Refusal
 from floatlens.folders import files_added_to, one_writer, say, write_whole
 from floatlens.lab.adaptation.data import prepare
+from floatlens.lab.adaptation.moving import MEASURES as MOVES
 from floatlens.lab.adaptation.moving import beginnings, movement_by_layer
 from floatlens.lab.adaptation.objective import visible_tokens
 from floatlens.lab.adaptation.recipe import Recipe, recipe_of
@@ -35,6 +37,7 @@ from floatlens.lab.adaptation.sequences import TrainingSequence, held_out_sequen
 from floatlens.lab.adaptation.shares import KEPT, shares_by_layer
 from floatlens.lab.adaptation.training import RUN
 from floatlens.models.adapters import ADAPTER, MASKS, OBJECTIVES, Adapter, AdapterInfo, read_adapter, write_adapter
+from floatlens.models.language_model import LanguageModel
 from floatlens.models.loading import load
 
 WRITTEN_BY = "floatlens curves"
@@ -57,8 +60,9 @@ class Checkpoint:
     sha256: str
 
     def name(self, texts: str, written: int = 0) -> str:
-        """The name under which its rows are kept, of texts with that digest, of which so many were continued."""
-        measured = (self.objective, self.mask, self.seed, self.update, self.sha256, texts, *([written] if written else []))
+        """The name under which its shares are kept, of texts with that digest; or what moved while so many of them were continued."""
+        moved = [(written, MOVES)] if written else []
+        measured = (self.objective, self.mask, self.seed, self.update, self.sha256, texts, *moved)
         return f"{self.run}-{self.update:06d}-{hashlib.sha256(repr(measured).encode()).hexdigest()[:16]}"
 
 
@@ -146,15 +150,16 @@ def measure_checkpoints(
         tokenizer: Any = None
         tables = []
         for point in points:
-            name = point.name(digest, written)
-            rows = _restore(place, name)
-            if rows is None:
-                if texts is None:
-                    texts, tokenizer = texts_of(runs[0], data_folder)
-                recipe, _ = read_run(runs[0])
-                measured = measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token, written)
-                rows = _store(place, name, measured)
-            tables.append(rows)
+            for continued in (0, written) if written else (0,):
+                name = point.name(digest, continued)
+                rows = _restore(place, name)
+                if rows is None:
+                    if texts is None:
+                        texts, tokenizer = texts_of(runs[0], data_folder)
+                    recipe, _ = read_run(runs[0])
+                    measured = measure_checkpoint(point, recipe.base, texts, tokenizer, recipe.mask_token, continued)
+                    rows = _store(place, name, measured)
+                tables.append(rows)
             advance(1)
     joined = pl.concat(tables)
     with files_added_to(into, WRITTEN_BY, [CURVES]) as folder:
@@ -209,29 +214,37 @@ def digest_of_texts(run: Path) -> str:
 
 
 def measure_checkpoint(
-    point: Checkpoint, base: str, texts: Sequence[TrainingSequence], tokenizer: Any, mask_token: str, written: int = 0
+    point: Checkpoint, base: str, texts: Sequence[TrainingSequence], tokenizer: Any, mask_token: str, continued: int = 0
 ) -> pl.DataFrame:
-    """The rows of one checkpoint."""
+    """The rows of one checkpoint: its shares on the texts, or what moves while it continues some of them."""
     mask_token_id = tokenizer.get_vocab()[mask_token]
+    lm = _load(point, base, mask_token_id)
+    if continued:
+        rows = [{"kind": "written", **row} for row in movement_by_layer(lm, beginnings(texts, continued))]
+    else:
+        rows = [row for number, text in enumerate(texts) for row in _shares(lm, point, text, number, mask_token_id)]
+    of_point = {"run": point.run, "objective": point.objective, "mask": point.mask, "seed": point.seed, "update": point.update}
+    return pl.DataFrame([{**of_point, **row} for row in rows])
+
+
+def _load(point: Checkpoint, base: str, mask_token_id: int) -> LanguageModel:
     with tempfile.TemporaryDirectory() as folder:
         file = point.adapter
         if file is None:
             file = Path(folder) / ADAPTER
             write_adapter(file, _untrained(point, base, mask_token_id))
-        lm = load(file, dtype="float32")
+        return load(file, dtype="float32")
+
+
+def _shares(lm: LanguageModel, point: Checkpoint, sequence: TrainingSequence, number: int, mask_token_id: int) -> list[dict[str, Any]]:
+    """The rows of one text, which a diffusion model reads with its targets masked."""
     module: Any = lm.module
-    rows = []
-    for number, sequence in enumerate(texts):
-        tokens = visible_tokens(sequence, point.objective, mask_token_id)  # type: ignore[arg-type]  # as it was written
-        masked = (tokens == mask_token_id)[None]
-        groups = {"unmasked": ~masked, "masked": masked} if masked.any() else {"unmasked": ~masked}
-        with tap(module, keep=KEPT, groups=groups) as seen:
-            module(input_ids=tokens[None], use_cache=False)
-        rows += [{"kind": sequence.kind, "text": number, **row} for row in shares_by_layer(seen.dataset, tokens, tokenizer)]
-    if written:
-        rows += [{"kind": "written", **row} for row in movement_by_layer(lm, beginnings(texts, written))]
-    of_point = {"run": point.run, "objective": point.objective, "mask": point.mask, "seed": point.seed, "update": point.update}
-    return pl.DataFrame([{**of_point, **row} for row in rows])
+    tokens = visible_tokens(sequence, point.objective, mask_token_id)  # type: ignore[arg-type]  # as it was written
+    masked = (tokens == mask_token_id)[None]
+    groups = {"unmasked": ~masked, "masked": masked} if masked.any() else {"unmasked": ~masked}
+    with tap(module, keep=KEPT, groups=groups) as seen:
+        module(input_ids=tokens[None], use_cache=False)
+    return [{"kind": sequence.kind, "text": number, **row} for row in shares_by_layer(seen.dataset, tokens, lm.tokenizer)]
 
 
 def _untrained(point: Checkpoint, base: str, mask_token_id: int) -> Adapter:
