@@ -31,8 +31,8 @@ def cell(rows: pl.DataFrame, update: int) -> str:
     found = bootstrap(xr.DataArray(own["value"].to_numpy(), dims="sample"))
     estimate, low, high = (float(found[name]) for name in ("estimate", "low", "high"))
     interval = f" [{low:.1f}, {high:.1f}]" if update else ""  # before the first update all seeds are the base
-    null = own["null"].mean()
-    return f"{estimate:.1f}{interval}" + ("" if null is None or math.isnan(null) else f" ({null:.1f})")
+    null = float(own["null"].to_numpy().mean())
+    return f"{estimate:.1f}{interval}" + ("" if math.isnan(null) else f" ({null:.1f})")
 
 
 def print_table(curves: pl.DataFrame, title: str, columns: list[tuple[str, range, str, str]]) -> None:
@@ -46,7 +46,7 @@ def print_table(curves: pl.DataFrame, title: str, columns: list[tuple[str, range
 
 def print_verdicts(curves: pl.DataFrame) -> None:
     """What the rules say: when the sink lets go, and whether it comes back elsewhere."""
-    causal = by_seed(curves, DEEP, "unmasked", FIRST, "causal").filter(update=0)["value"].mean()
+    causal = float(by_seed(curves, DEEP, "unmasked", FIRST, "causal").filter(update=0)["value"].to_numpy().mean())
     for mask, name in (("causal", "ARM"), ("bidirectional", "MDM")):
         first = by_seed(curves, DEEP, "unmasked", FIRST, mask)
         gone = [update for update in sorted(first["update"].unique()) if (first.filter(update=update)["value"] < LETS_GO * causal).all()]
