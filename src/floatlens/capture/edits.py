@@ -60,7 +60,7 @@ def refuse_uncallable(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     for edit in edits:
         if not callable(edit):
             raise Refusal(
-                f"{edit!r} is no edit: an edit is a function of the call and what was before it. An intervention goes to "
+                f"{edit!r} is not an edit: an edit is a function of the call and what was before it. An intervention goes to "
                 "lm.generate(..., intervention=...) or lm.trace(..., intervention=...)."
             )
     return edits

@@ -79,14 +79,15 @@ def _with_unit(value: float, unit: str) -> str:
 def print_totals(console: Console, findings: Findings, recorded: Recorded | None, asked: str) -> None:
     """Print what the table adds up to, on how much it rests, and what its columns mean."""
     own = title_of(findings.about["models"])
+    the = f"the {own}" if own == "twins" else own
     say(console, f"{own.capitalize()}: {_totals([verdict.outcome for verdict in findings.verdicts])}. {asked}")
     if recorded:
         apart = disagreeing(findings, recorded.claims)
         which = f"{counted(len(apart), 'claim')} ({DISAGREE})" if apart else "no claim"
         totals = _totals([claim["verdict"] for claim in recorded.claims.values()])
         say(console, f"{recorded.title}, recorded: {totals}. {recorded.said} The two disagree on {which}.")
-        say(console, f"`{recorded.again}` makes the recorded part again.")
-    say(console, f"Number and null or control are those of the {own} that decided. Each model was trained once: {OVER_PROMPTS}.")
+        say(console, f"To make the recorded part again: {recorded.again}")
+    say(console, f"Shown is the number that decided for {the}, with its null or control. Each model was trained once: {OVER_PROMPTS}.")
 
 
 OVER_PROMPTS = "intervals are over prompts, not over trainings"

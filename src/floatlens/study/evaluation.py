@@ -316,7 +316,8 @@ def _refuse_names(models: Sequence[Model]) -> None:
         raise Refusal("There is no model to evaluate. Give at least one.")
     if len({Path(name).name for name in names}) < len(names):
         raise Refusal(
-            f"Two of the models {', '.join(names)} have one name, by which rows and traces are told apart. Give each once, or copy one."
+            f"Two of the models {', '.join(names)} have the same name, but rows and traces are told apart by name. Give each once, or "
+            "copy one."
         )
 
 

@@ -267,7 +267,7 @@ def arrange(sample: Sample, context: Context) -> tuple[Passage, ...]:
                     f"{context.text}: sample {sample.id} needs {len(shown)} passages for gold and conflict alone. Ask for more passages."
                 )
             return _mixed(sample, [*shown, *_others(sample, passages - len(shown), context)])
-    raise Refusal(f"{context!r} is no context that floatlens knows how to arrange.")
+    raise Refusal(f"{context!r} is not a context that floatlens knows how to arrange.")
 
 
 def holds_evidence(sample: Sample, passage: Passage) -> bool:

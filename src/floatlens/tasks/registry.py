@@ -339,7 +339,7 @@ def _programs(path: str, count: int, run_code: bool) -> Task:
     """HumanEval: a question is the beginning of a program, its answer the published solution, and right is what passes the tests."""
     if not run_code:
         raise Refusal(
-            "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); "
+            "The task humaneval runs programs that a model wrote. If you want that, pass --run-code (run_code=True); "
             "they run isolated or not at all."
         )
     from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program
