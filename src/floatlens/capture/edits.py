@@ -49,7 +49,10 @@ class Before:
 
 
 class Edit(Protocol):
-    """What changes a call. A class may say `uses_statistics = False` to save the walk that computes `before`."""
+    """A function that changes an attention call before it runs.
+
+    A class may say `uses_statistics = False` to save the walk that computes `before`.
+    """
 
     def __call__(self, call: AttentionCall, before: Before) -> AttentionCall: ...
 

@@ -207,7 +207,7 @@ class MaskAbove(Intervention):
 
 @dataclass(frozen=True)
 class ZeroAnchorValues(Intervention):
-    """Keep the weights, but let the `k` keys that received most attention in the step before hand on nothing: their values are 0.
+    """Keep the weights, but let the `k` keys that received most attention in the step before pass on nothing: their values are 0.
 
     Examples
     --------

@@ -71,7 +71,7 @@ SAMPLES = 100
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation gave.
+    """The results of an evaluation.
 
     `rows` has one row per model, condition, sample and draw (columns: `floatlens.study.one_model`); `outcomes` are the numbers they come
     to, and `summary` the same as a table. `traces` says which trace below `folder` holds which question, and which of its regions are gold.

@@ -113,8 +113,7 @@ class Retrieved(Context):
 
 @dataclass(frozen=True)
 class Noise(Context):
-    """Of `passages` passages, ceil(passages * share) are distractors and the others gold; with `gold`, only so many of the others are
-    there.
+    """Of `passages` passages, ceil(passages * share) are distractors and the others gold, or only `gold` of the others.
 
     Examples
     --------

@@ -67,7 +67,7 @@ BUNDLED = {"nq-100": "nq-100-questions.jsonl.gz"}
 """Questions that come with floatlens, by the name that stands for their file (src/floatlens/tasks/questions)."""
 
 
-def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
+def find_data(name: str, data: str | os.PathLike[str] | None = None, folder: Path = Path()) -> str:
     """The file of a task: the one that is given, or the published one in a folder.
 
     Parameters
@@ -77,6 +77,8 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
     data
         A file, a folder, a name on the hub ("hf:..."), or `nq-100` for the questions that come with floatlens; by default the folder
         that `FLOATLENS_QA_DATA` names.
+    folder
+        Where a relative path of `data` begins.
 
     Examples
     --------
@@ -97,7 +99,7 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
         )
     if os.fspath(given).startswith(HUB):
         return os.fspath(given)
-    place = Path(given).expanduser()
+    place = Path(given).expanduser() if data is None else folder / Path(given).expanduser()
     if os.fspath(given) in BUNDLED and not place.exists():
         return str(Path(__file__).parent / "questions" / BUNDLED[os.fspath(given)])
     if not place.is_dir():
