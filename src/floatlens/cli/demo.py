@@ -13,7 +13,7 @@ from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
-    from floatlens.lab.units import Study
+    from floatlens.lab.units import Sizes
 
 TWINS = {"arm": "twin-arm", "mdm": "twin-mdm", "causal-mdm": "twin-causal-mdm"}
 TRIPLET = {"arm": "smollm2-arm", "mdm": "smollm2-mdm", "causal-mdm": "smollm2-causal-mdm"}
@@ -98,7 +98,7 @@ def demo(
     from floatlens.lab.units import QUESTIONS_OF_A_FILE, Choice, Sizes, Study
     from floatlens.report.demo_page import PAGE, write_demo_page
     from floatlens.report.recorded import read_recorded
-    from floatlens.report.verdict_table import print_totals, print_verdicts
+    from floatlens.report.verdict_table import print_demo
     from floatlens.terminal import progress_bar
 
     console, recorded = make_console(), read_recorded()
@@ -126,12 +126,9 @@ def demo(
         tell=lambda sentence: say(console, sentence),
         finish=lambda folder: write_demo_page(folder, into.name, recorded),
     )
-    print_verdicts(console, findings, recorded)
-    print_totals(console, findings, recorded, _counts(study, findings.about))
-    say(console, f"{into}/claims.md has all numbers, intervals, rules and accuracies, and says what follows the mask or the objective.")
-    page = into / PAGE
-    opened = open_page and has_a_screen() and webbrowser.open(page.absolute().as_uri())
-    say(console, f"Wrote {page} ({page.stat().st_size / 1e6:.1f} MB){', which opens now.' if opened else '. Open it in a browser.'}")
+    opened = open_page and has_a_screen() and webbrowser.open((into / PAGE).absolute().as_uri())
+    asked = asked_in_words(Sizes(findings.about["questions"], study.sizes.real), study.draws)
+    print_demo(console, findings, recorded, asked, into, opened=opened)
 
 
 def has_a_screen() -> bool:
@@ -164,13 +161,18 @@ def _refuse_options_of_questions(**options: object) -> None:
             raise Refusal(f"--{name.replace('_', '-')} is about the questions of --task, and the world has none. Name a task, such as nq.")
 
 
-def _counts(study: "Study", about: dict[str, int]) -> str:
-    """How much was asked, in words."""
-    from floatlens.lab.units import Sizes
+def asked_in_words(sizes: "Sizes", draws: int) -> str:
+    """How much was asked.
+
+    Examples
+    --------
+    >>> from floatlens.lab.units import Sizes
+    >>> asked_in_words(Sizes(12, real=True), 5)
+    '12 questions in each context (12 under masking), 12 traced texts; each random control was drawn 5 times.'
+    """
     from floatlens.terminal import counted
 
-    sizes = Sizes(about["questions"], study.sizes.real)
-    drawn = f"each random control was drawn {'once' if study.draws == 1 else counted(study.draws, 'time')}"
+    drawn = f"each random control was drawn {'once' if draws == 1 else counted(draws, 'time')}"
     if sizes.real:
         return f"{sizes.questions} questions in each context ({sizes.masked} under masking), {sizes.traced} traced texts; {drawn}."
     return (
