@@ -74,11 +74,9 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None, folder: Pat
     ----------
     name
         A task.
-    data
-        A file, a folder, a name on the hub ("hf:..."), or `nq-100` for the questions that come with floatlens; by default the folder
-        that `FLOATLENS_QA_DATA` names.
-    folder
-        Where a relative path of `data` begins.
+    data, folder
+        A file or a folder, relative to `folder`; a name on the hub ("hf:..."); or `nq-100` for the questions that come with floatlens.
+        By default the folder that `FLOATLENS_QA_DATA` names.
 
     Examples
     --------
