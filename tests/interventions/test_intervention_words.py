@@ -127,7 +127,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ("mask-anchors:1,layers=7-3", "the span 7-3 ends before it begins"),
         ("mask-anchors:1,layers=first", "cannot be read at 'first'"),
         ("mask-above:nan", "eps=nan is not a threshold"),
-        ("mask-above:-1", "eps=-1.0 is no threshold"),
+        ("mask-above:-1", "eps=-1.0 is not a threshold"),
         ("mask-above:3,rule=top", "there is no rule 'top'; the rules are lift, additive, zscore, rate"),
         ("mask-above:3,rule=rate", "never goes above eps=3.0; try 0.3"),
         ("mask-heads", "mask-heads needs 'heads'"),
