@@ -15,7 +15,7 @@ demo: $(READY)  ## check the claims of five papers on the bundled twins; writes 
 	$(BIN)/floatlens demo
 
 test: lint  ## run ruff, import-linter, pyright and pytest with doctests: everything that must pass
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --durations=20
 
 test-real: $(READY)  ## run the tests that need SmolLM2-135M or AntiBERTy itself (downloads 190 MB on first use; about two hours on one core)
 	$(BIN)/pytest -m real

@@ -82,7 +82,7 @@ class Phrase:
         try:
             return float(value)
         except ValueError:
-            raise self.refusal(f"{value[:40]!r} is no number.") from None
+            raise self.refusal(f"{value[:40]!r} is not a number.") from None
 
 
 def parse(text: str) -> Phrase:

@@ -83,7 +83,7 @@ def test_the_refusal_says_how_to_trust_it(marker: Path, tmp_path: Path) -> None:
     unknown_type(tmp_path, marker)
     assert refusal(fl.load, tmp_path) == (
         f"{tmp_path} (model_type 'florb') runs only with code that comes with the checkpoint. If you trust it, "
-        "say trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
+        "pass trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
     )
 
 
@@ -349,7 +349,7 @@ def test_a_header_of_any_length_is_refused(tmp_path: Path) -> None:
         (folder / "model.safetensors").write_bytes(length.to_bytes(8, "little") + whole[8:])
         assert "model.safetensors of" in refusal(fl.load, folder)
     (folder / "model.safetensors").write_bytes(b"")
-    assert "is not a whole safetensors file" in refusal(fl.load, folder)
+    assert "is not a complete safetensors file" in refusal(fl.load, folder)
 
 
 def sound_file(name: str, folder: Path) -> Path:

@@ -158,7 +158,7 @@ def test_keys_that_are_overwritten_are_refused_unless_every_call_is_reduced_at_o
 
 @pytest.mark.parametrize("held_bytes", [-1, 1.5, True])
 def test_a_number_of_bytes_that_is_none_is_refused(held_bytes: Any) -> None:
-    with pytest.raises(fl.Refusal, match="is no number of bytes"):
+    with pytest.raises(fl.Refusal, match="is not a number of bytes"):
         fl.tap(zoo.build("llama"), held_bytes=held_bytes)
 
 

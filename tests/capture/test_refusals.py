@@ -159,7 +159,7 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
         ({"keep": 3}, r'^keep=3: 3 is not a name; write keep=\["mass", "entropy"\], or one of '),
         (
             {"patterns": 3},
-            r"^patterns=3: 3 is no \(layer, head\) pair of whole numbers from 0 on; write patterns=\[\(3, 0\), \(11, 4\)\]\.$",
+            r"^patterns=3: 3 is not a \(layer, head\) pair of whole numbers from 0 on; write patterns=\[\(3, 0\), \(11, 4\)\]\.$",
         ),
         ({"samples": 3}, r"^samples=3 does not say which samples are recorded; pass a slice, such as slice\(0, 4\)\.$"),
         ({"block_entries": 0}, r"^block_entries=0: at least one attention weight must be held at a time\.$"),
@@ -182,7 +182,7 @@ def test_a_tap_inside_a_tap_is_refused() -> None:
             {"keep": "top_keys:99999999"},
             r"^keep='top_keys:99999999': at most 4096 favourite keys of a row are kept\. For all of a head's weights, use patterns=\.$",
         ),
-        ({"edits": 3}, "^3 is no edit"),
+        ({"edits": 3}, "^3 is not an edit"),
         ({"regions": 3}, r"^regions=3 are not regions; pass \{name: \(start, stop\), \.\.\.\}, or a function that gives them\.$"),
         ({"regions": {"r": "text"}}, r"^Region 'r' is 'text'; a region is \(start, stop\) or a boolean tensor over positions\.$"),
         ({"regions": {"r": (1, 2, 3)}}, r"^Region 'r' is \(1, 2, 3\); a span is \(start, stop\), two whole numbers\.$"),

@@ -21,12 +21,13 @@ from floatlens.claims.design import WORLD
 from floatlens.claims.evidence import Evidence, read_evidence
 from floatlens.claims.findings import CLAIMS, findings_of, judge_all
 from floatlens.cli import run
-from floatlens.cli.demo import has_a_screen
+from floatlens.cli.demo import asked_in_words, has_a_screen
 from floatlens.folders import damage
 from floatlens.lab.experiments import measurements_of
+from floatlens.lab.units import Sizes
 from floatlens.report.recorded import read_recorded
 from floatlens.report.tables import number
-from floatlens.report.verdict_table import print_totals, print_verdicts
+from floatlens.report.verdict_table import print_demo
 
 Ran = tuple[int, str, str]
 
@@ -56,8 +57,9 @@ def printed(request: pytest.FixtureRequest, made: tuple[Path, str]) -> tuple[Pat
         return folder, said.splitlines()
     findings, shown = findings_of(read_evidence(folder / "tables")), StringIO()
     terminal = Console(width=WIDTH, force_terminal=True, color_system=None, file=shown)
-    print_verdicts(terminal, findings, read_recorded())
-    print_totals(terminal, findings, read_recorded(), "So much was asked.")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder.parent)
+        print_demo(terminal, findings, read_recorded(), asked_in_words(Sizes(), 1), Path(folder.name), opened=True)
     return folder, shown.getvalue().splitlines()
 
 

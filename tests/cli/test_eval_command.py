@@ -204,7 +204,7 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-t", "nq", "-d", "."], "There is no file of the task nq in .; looked for nq-open-oracle.jsonl.gz"),
         (
             ["-d", "mine.jsonl"],
-            "--data names a file, and --task is missing, which says what is in it: a data set such as --task nq, "
+            "--data names a file, but --task, which says what is in it, is missing: a data set such as --task nq, "
             "or a format such as --task plain.",
         ),
         (["--context", "noise", "--levels", ","], "--levels ',' leaves a level out; separate levels by single commas, as in 0,.4,.8."),
@@ -212,7 +212,7 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["--trace", -1], "Invalid value for '--trace': must be at least 0."),
         (["--seed", 10**30], "Invalid value for '--seed': must be at most 4611686018427387904."),
         (["--set", "temperature=1", "--set", "temperature=2"], "--set gives 'temperature' twice; give it once."),
-        (["-t", "humaneval", "-d", "mine.jsonl"], "runs programs that a model wrote. If you want that, say --run-code"),
+        (["-t", "humaneval", "-d", "mine.jsonl"], "runs programs that a model wrote. If you want that, pass --run-code"),
         (["-t", "nq", "-d", "mine.jsonl", "--corpus", "none.jsonl"], "The corpus none.jsonl cannot be read: No such file"),
         (["--corpus", "mine.jsonl"], "mine.jsonl, line 1: a passage stands in exactly one of the fields"),
         (["--set", "seed=3"], "--set seed=... is not a sampler option of its own; use --seed"),

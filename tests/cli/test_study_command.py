@@ -65,7 +65,7 @@ def test_status_results_verify_and_export_read_a_study(floatlens: Callable[..., 
     assert "mask-anchors:1" in said
     assert "Measures of traced texts: world, noise:0.8" in said
     code, said, _ = floatlens("study", "verify", place)
-    assert (code, said) == (0, f"{place}: 34 finished units, all whole.\n")
+    assert (code, said) == (0, f"{place}: 34 finished units, all intact.\n")
     code, said, _ = floatlens("study", "export", place, "-o", tmp_path / "tables")
     assert code == 0
     for name in ("results", "summary", "measurements", "measures", "units"):

@@ -287,7 +287,7 @@ def test_random_controls_draw_by_the_text() -> None:
         ({"stepz": 3}, r"--model_args has no 'stepz'. Did you mean 'steps'\? It takes: pretrained, mc_samples, greedy, .*intervention"),
         ({"intervention": "mask-anchors:5", "layers": "0-7"}, "no 'layers'.* An intervention with commas stands in quotes"),
         ({"intervention": "mask-anchor:1"}, "There is no intervention 'mask-anchor'. Did you mean 'mask-anchors'"),
-        ({"intervention": 3}, "intervention=3 is no intervention"),
+        ({"intervention": 3}, "intervention=3 is not an intervention"),
         ({"temperature": 0.5}, r"temperature, which belongs to the requests: --gen_kwargs temperature=\.\.\."),
         ({"order": "entropy"}, "The llada sampler has no option 'order'. It has: gen_length, steps, block_length"),
         ({"sampler": "fast"}, "There is no sampler 'fast'"),

@@ -221,10 +221,10 @@ def test_more_keys_than_there_are_is_refused_with_their_number(sampler: str) -> 
 @pytest.mark.parametrize(
     ("intervention", "sentence"),
     [
-        ("mask-anchors:1", r"'mask-anchors:1' is no intervention.*Write floatlens.interventions.from_text\('mask-anchors:1'\)"),
-        (MaskAnchors, "is no intervention"),
-        (3, "3 is no intervention"),
-        (Intervention(), "is no intervention"),
+        ("mask-anchors:1", r"'mask-anchors:1' is not an intervention.*Write floatlens.interventions.from_text\('mask-anchors:1'\)"),
+        (MaskAnchors, "is not an intervention"),
+        (3, "3 is not an intervention"),
+        (Intervention(), "is not an intervention"),
         ([], "is an empty list; leave it out"),
         (MaskHeads([(0, 7)]), r"names head 7 of layer 0 .*, which has heads 0 to 3"),
         (MaskHeads([(7, 0)]), r"mask-heads:7:0 names layer 7; the layers of this model are 0 to 2"),
@@ -255,9 +255,9 @@ def test_interventions_come_from_one_place_at_a_time() -> None:
 def test_a_specification_is_no_edit() -> None:
     lm = diffusion_model("llada")
     edit: Any = MaskAnchors(1)
-    with pytest.raises(fl.Refusal, match=r"is no edit.*lm\.generate\(\.\.\., intervention=\.\.\.\)"):
+    with pytest.raises(fl.Refusal, match=r"is not an edit.*lm\.generate\(\.\.\., intervention=\.\.\.\)"):
         fl.tap(lm.module, edits=[edit])
-    with pytest.raises(fl.Refusal, match="is no edit"):
+    with pytest.raises(fl.Refusal, match="is not an edit"):
         lm.trace([PROMPTS[0]], gen_length=3, edits=[edit], progress=False)
 
 

@@ -126,8 +126,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ("mask-anchors:1,heads=2:3", "mask-anchors has no 'heads'; it takes k, layers, steps"),
         ("mask-anchors:1,layers=7-3", "the span 7-3 ends before it begins"),
         ("mask-anchors:1,layers=first", "cannot be read at 'first'"),
-        ("mask-above:nan", "eps=nan is no threshold"),
-        ("mask-above:-1", "eps=-1.0 is no threshold"),
+        ("mask-above:nan", "eps=nan is not a threshold"),
+        ("mask-above:-1", "eps=-1.0 is not a threshold"),
         ("mask-above:3,rule=top", "there is no rule 'top'; the rules are lift, additive, zscore, rate"),
         ("mask-above:3,rule=rate", "never goes above eps=3.0; try 0.3"),
         ("mask-heads", "mask-heads needs 'heads'"),
@@ -160,7 +160,7 @@ def test_a_mistake_in_a_text_is_refused_with_what_there_is(text: str, sentence: 
         (lambda: MaskAnchors(1, steps=[-1]), "steps=[-1] names no numbers from 0 on"),
         (lambda: MaskAnchors(1, steps=[0.5]), "steps=[0.5] names no numbers from 0 on"),  # type: ignore[list-item]
         (lambda: MaskHeads([]), "at least one (layer, head) pair"),
-        (lambda: MaskHeads([(1, 2, 3)]), "(1, 2, 3) is no (layer, head) pair"),
+        (lambda: MaskHeads([(1, 2, 3)]), "(1, 2, 3) is not a (layer, head) pair"),
         (lambda: KeepSinks(-1), "window=-1 must be a whole number of at least 0"),
     ],
 )

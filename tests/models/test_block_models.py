@@ -24,8 +24,8 @@ QWEN3 = "a2d-qwen3-0.6b"
 PROMPT = [5, 6, 7, 8, 9, 10]
 SILENT = (
     r"The config of .* \(model_type 'a2d-[a-z0-9]+'\) does not say whether it was trained to see the whole text or block by block, and "
-    r"with the wrong mask it gives "
-    r"plausible, wrong numbers\. Pass block_length=\.\.\. \(--block-length\): 0 for the whole text \(MDLM\), 32 for the published BD3LM, "
+    r"with the wrong mask it gives plausible but wrong numbers\. "
+    r"Pass block_length=\.\.\. \(--block-length\): 0 for the whole text \(MDLM\), 32 for the published BD3LM, "
     r"4 for OPDLM\."
 )
 

@@ -128,7 +128,7 @@ def test_a_broken_config_is_refused(content: str | bytes, message: str, llada: P
 def test_a_config_that_asks_for_another_computation_is_refused(kind: str, field: str, value: Any, tmp_path: Path) -> None:
     folder = tiny_checkpoint(kind, tmp_path, **{field: value})
     refused(
-        rf"says {field}={value!r}; this adapter is right for {field}=.* only, and would give plausible, wrong numbers\. Ask for support",
+        rf"says {field}={value!r}; this adapter is right for {field}=.* only, and would give plausible but wrong numbers\. Ask for support",
         folder,
     )
 
@@ -175,7 +175,7 @@ def test_a_model_type_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     refused(r"^transformers knows no model_type 'florb', which the config of .* names\. Correct it, or update transformers\.$", folder)
     edit_json(folder / "config.json", auto_map={"AutoModelForCausalLM": "modeling_florb.Florb"})
     refused(
-        r"\(model_type 'florb'\) runs only with code that comes with the checkpoint\. If you trust it, say trust_remote_code=True", folder
+        r"\(model_type 'florb'\) runs only with code that comes with the checkpoint\. If you trust it, pass trust_remote_code=True", folder
     )
 
 
@@ -336,7 +336,7 @@ def test_a_tied_head_that_differs_from_the_embedding_is_not_quietly_dropped(tmp_
 def test_a_cut_off_safetensors_file_is_refused(kept: float, llada: Path) -> None:
     file = llada / "model-00002-of-00002.safetensors"
     os.truncate(file, int(file.stat().st_size * kept) if isinstance(kept, float) else kept)
-    refused(r"^model-00002-of-00002\.safetensors of .*llada is not a whole safetensors file \(.*\)\. Download it again\.$", llada)
+    refused(r"^model-00002-of-00002\.safetensors of .*llada is not a complete safetensors file \(.*\)\. Download it again\.$", llada)
 
 
 def test_a_missing_shard_is_refused(llada: Path) -> None:

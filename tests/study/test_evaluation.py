@@ -67,7 +67,7 @@ def test_what_is_varied_has_a_kind_and_a_level() -> None:
         ("nois:.4", f"There is no context 'nois'. Did you mean 'noise'? There are: {', '.join(CONTEXTS)}."),
         ("noise", "'noise' is not how noise is written: noise:SHARE."),
         ("gold:3", "'gold:3' is not how gold is written: gold."),
-        ("noise:some", "'some' is no number"),
+        ("noise:some", "'some' is not a number"),
         ("position:3", "'' is no whole number"),
         ("position:a/10", "'a' is no whole number"),
         ("retrieved:2.5", "'2.5' is no whole number"),
@@ -116,7 +116,7 @@ def test_brackets_come_first_and_interventions_with_their_controls() -> None:
         (([*open_book_samples(1), *closed_book_samples(1)], []), "Sample world-closed-0000 names no gold passage and others do"),
         ((open_book_samples(1), [], ["mask-anchors:1"]), "Interventions act in the contexts that are asked for, and none is"),
         ((open_book_samples(1), ["gold"], ["random-keys:count of mask-anchors:1"]), "is a control; name what it is the control of"),
-        ((open_book_samples(1), ["gold"], [lambda call, before: call]), "is no intervention"),
+        ((open_book_samples(1), ["gold"], [lambda call, before: call]), "is not an intervention"),
         ((open_book_samples(1), [Condition(GoldOnly(), intervention=MaskAnchors(1))]), "holds an intervention already"),
     ],
 )

@@ -388,3 +388,12 @@ def test_traces_are_measured_as_a_trace_of_the_same_prompts(tmp_path: Path) -> N
             .tolist()
         )
     assert numbers["value"].to_list() == pytest.approx(values)
+
+
+def test_questions_that_come_with_floatlens_are_found_by_their_name_unless_a_file_has_it(tmp_path: Path) -> None:
+    text = STUDY.replace('task = "world"', 'task = "nq"\ndata = "nq-100"') + "\n"
+    text = text.replace("likelihood = false", "likelihood = false\nallow_unknown = true").replace('"position:1/2"', '"gold"')
+    (brought,) = plan_of(text, tmp_path).data
+    assert Path(brought).name == "nq-100-questions.jsonl.gz"
+    (tmp_path / "nq-100").write_bytes(Path(brought).read_bytes())
+    assert list(plan_of(text, tmp_path).data) == [str(tmp_path / "nq-100")]

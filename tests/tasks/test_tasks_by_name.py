@@ -74,7 +74,7 @@ def test_a_file_is_found_by_its_published_name(oracle: Path, monkeypatch: pytest
         ("plain", ".", {}, ". is a folder, and files of the task plain have no published name to look for in it. Give the file."),
         ("world", "file.jsonl", {}, "The task world is made, not read"),
         ("world", None, {"count": 0}, "0 samples were asked for"),
-        ("humaneval", "file.jsonl", {}, "runs programs that a model wrote. If you want that, say --run-code"),
+        ("humaneval", "file.jsonl", {}, "runs programs that a model wrote. If you want that, pass --run-code"),
         ("nq", "missing.jsonl", {}, "missing.jsonl cannot be read"),
     ],
 )

@@ -271,9 +271,9 @@ def test_what_is_read_from_a_url_is_checked_too(run: Path) -> None:
 
 def test_verify_names_everything_that_is_broken_and_says_what_is_whole(run: Path, floatlens: Callable[..., Ran]) -> None:
     code, said, _ = floatlens("verify", run)
-    assert (code, said) == (0, f"{run}: whole\n")
+    assert (code, said) == (0, f"{run}: intact\n")
     (run / "notes.txt").write_text("mine")  # no damage: floatlens did not write it
-    assert floatlens("verify", run)[:2] == (0, f"{run}: whole\n")
+    assert floatlens("verify", run)[:2] == (0, f"{run}: intact\n")
     first, second = (file.relative_to(run).as_posix() for file in (shards(run, "mass")[0], shards(run, "score", 1)[0]))
     size = (run / first).stat().st_size
     (run / first).write_bytes(b"")
@@ -318,7 +318,7 @@ def test_verify_looks_into_the_traces_of_a_folder(run: Path, floatlens: Callable
 def test_verify_says_of_a_folder_of_traces_what_holds_for_all_of_them(run: Path, old: Path, floatlens: Callable[..., Ran]) -> None:
     folder = old.parent / "traces"
     shutil.copytree(run, folder / "run.zarr")
-    assert floatlens("verify", folder) == (0, f"{folder}: whole\n", "")
+    assert floatlens("verify", folder) == (0, f"{folder}: intact\n", "")
     shutil.copytree(old, folder / "old.zarr")
     code, said, _ = floatlens("verify", folder)
     assert (code, said.startswith(f"{folder}: readable. It was written before traces had checksums")) == (0, True)

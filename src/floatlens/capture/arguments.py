@@ -28,7 +28,7 @@ def as_pairs(patterns: Any) -> tuple[tuple[int, int], ...]:
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(is_whole(number) and number >= 0 for number in pair):
             raise Refusal(
-                f"patterns={patterns!r}: {pair!r} is no (layer, head) pair of whole numbers from 0 on; write patterns=[(3, 0), (11, 4)]."
+                f"patterns={patterns!r}: {pair!r} is not a (layer, head) pair of whole numbers from 0 on; write patterns=[(3, 0), (11, 4)]."
             )
     return tuple((int(layer), int(head)) for layer, head in pairs)
 

@@ -49,7 +49,10 @@ class Before:
 
 
 class Edit(Protocol):
-    """What changes a call. A class may say `uses_statistics = False` to save the walk that computes `before`."""
+    """A function that changes an attention call before it runs.
+
+    A class may say `uses_statistics = False` to save the walk that computes `before`.
+    """
 
     def __call__(self, call: AttentionCall, before: Before) -> AttentionCall: ...
 
@@ -60,7 +63,7 @@ def refuse_uncallable(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     for edit in edits:
         if not callable(edit):
             raise Refusal(
-                f"{edit!r} is no edit: an edit is a function of the call and what was before it. An intervention goes to "
+                f"{edit!r} is not an edit: an edit is a function of the call and what was before it. An intervention goes to "
                 "lm.generate(..., intervention=...) or lm.trace(..., intervention=...)."
             )
     return edits

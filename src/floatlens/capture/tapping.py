@@ -78,7 +78,7 @@ class TapRequest:
         if self.block_entries is not None and (not is_whole(self.block_entries) or self.block_entries < 1):
             raise Refusal(f"block_entries={self.block_entries!r}: at least one attention weight must be held at a time.")
         if not is_whole(self.held_bytes) or self.held_bytes < 0:
-            raise Refusal(f"held_bytes={self.held_bytes!r} is no number of bytes; 0 reduces every call at once.")
+            raise Refusal(f"held_bytes={self.held_bytes!r} is not a number of bytes; 0 reduces every call at once.")
 
 
 class Tap:

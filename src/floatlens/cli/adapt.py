@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def adapt(
-    model: str = typer.Argument(None, help="Model to adapt, of the kind Llama, Qwen2 or Qwen3; the base of the recipe by default."),
+    model: str = typer.Argument(None, help="Model to adapt: a Llama, Qwen2 or Qwen3; the base of the recipe by default."),
     into: Path = typer.Option(..., help="Folder for the run, its checkpoints and the adapter."),
-    data: Path = typer.Option(..., help="Folder below which the files of the recipe lie."),
+    data: Path = typer.Option(..., help="Folder that holds the files of the recipe."),
     recipe: str = typer.Option("smollm2", help="Recipe: a bundled name (smollm2) or a TOML file."),
-    objective: str = typer.Option("diffusion", help="What is learned: diffusion or ar."),
+    objective: str = typer.Option("diffusion", help="Training objective: diffusion or ar."),
     mask: str = typer.Option(
-        None, help="Who sees whom: causal, bidirectional or annealed; by default bidirectional for diffusion and causal for ar."
+        None, help="Attention mask: causal, bidirectional or annealed; by default bidirectional for diffusion and causal for ar."
     ),
     seed: int = typer.Option(None, min=0, max=LARGEST_SEED, help="Seed, instead of the recipe's."),
     updates: int = typer.Option(None, min=1, help="Number of updates, instead of the recipe's."),
     stop_after: int = typer.Option(
-        None, min=1, help="Stop after so many updates. Without it, the same command continues to the end of the recipe."
+        None, min=1, help="Stop after this many updates; the same command without it continues to the end of the recipe."
     ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Print tokens, memory and time, and train nothing."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print tokens, memory and time, without training."),
 ) -> None:
     """Train an adapter that turns a causal language model into a diffusion model.
 

@@ -13,7 +13,7 @@ from floatlens.seeds import LARGEST_SEED
 from floatlens.terminal import make_console, say
 
 if TYPE_CHECKING:
-    from floatlens.lab.units import Study
+    from floatlens.lab.units import Sizes
 
 TWINS = {"arm": "twin-arm", "mdm": "twin-mdm", "causal-mdm": "twin-causal-mdm"}
 TRIPLET = {"arm": "smollm2-arm", "mdm": "smollm2-mdm", "causal-mdm": "smollm2-causal-mdm"}
@@ -36,31 +36,33 @@ def demo(
     data: str = typer.Option(None, "--data", "-d", help="The file with the questions, or the folder it lies in, for --task."),
     corpus: Path = typer.Option(None, help="A file of passages to search for distractors, for --task."),
     infer_gold: bool = typer.Option(
-        False, "--infer-gold", help="Call every passage gold that holds an answer, where the file names no gold passages."
+        False, "--infer-gold", help="Treat every passage that holds an answer as gold, if the file names no gold passages."
     ),
     order: str = typer.Option(
         None,
-        help="How diffusion models write answers to --task: left-to-right (block_length=1, the default) or confidence (end tokens last).",
+        help="The order in which diffusion models write answers to --task: left-to-right (block_length=1, the default) or confidence "
+        "(end tokens last).",
     ),
     raw: bool = typer.Option(False, help="Leave the chat template out of the questions."),
     dtype: str = typer.Option(None, help="float32, bfloat16 or float16; by default that of each checkpoint."),
     real: bool = typer.Option(
         False,
         "--real",
-        help="Ask the three models of the SmolLM2 triplet questions of Natural Questions, both of which come with floatlens, as the "
-        "recorded part was made. Takes hours, resumes after an interruption, and says beforehand how long it will take.",
+        help="Make the recorded part again: ask the SmolLM2 triplet questions of Natural Questions; both come with floatlens. Prints "
+        "an estimate of the time first, takes hours, and can be resumed.",
     ),
     questions: int = typer.Option(
         None,
         min=1,
-        help="Questions per context; everything else grows with it. By default 100 of the world, which takes two cores about a minute "
-        "and a half, 12 with --real, and 100 of --task, which takes hours.",
+        help="Questions per context; everything else grows with it. By default 100 about the world (about a minute and a half on two "
+        "cores), 12 with --real, and 100 with --task (hours).",
     ),
     draws: int = typer.Option(
         None,
         min=1,
         max=1000,
-        help="Draw each random control this many times, and average per question; by default 1 in the world and with --real, else 5.",
+        help="Draw each random control this many times, and average per question; by default 1 for the world and with --real, and 5 "
+        "otherwise.",
     ),
     processes: int = typer.Option(None, min=1, max=64, help="How many processes run models; by default one per core, at most 3."),
     into: Path = typer.Option(
@@ -68,7 +70,7 @@ def demo(
         help="The folder to write, floatlens-demo or (with --real) floatlens-demo-real by default. One that an earlier demo wrote is "
         "replaced if nothing was added or edited in it; any other is refused.",
     ),
-    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="What the questions of the world and random controls are drawn from."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed for the questions of the world and random controls."),
     figures: bool = typer.Option(True, "--figures/--no-figures", help="Draw figures, which takes a fifth of the time."),
     open_page: bool = typer.Option(
         True, "--open/--no-open", help="Open the page in a browser at the end, where there is a terminal and a screen, and never in CI."
@@ -77,7 +79,7 @@ def demo(
     """Check what papers claim about attention: on three tiny models that differ only in attention mask and objective, or on your own.
 
     Traces the models, measures where they look, masks their strongest keys, asks them questions in many contexts, and judges each
-    claim by a rule that was fixed beforehand. Prints a table of verdicts, beside those that were recorded of real models, and writes a
+    claim by a rule that was fixed beforehand. Prints a table of verdicts, beside those that were recorded for real models, and writes a
     page, claims, tables, figures and traces into a folder. If it is interrupted, run the same command again to resume.
 
     Examples:
@@ -96,7 +98,7 @@ def demo(
     from floatlens.lab.units import QUESTIONS_OF_A_FILE, Choice, Sizes, Study
     from floatlens.report.demo_page import PAGE, write_demo_page
     from floatlens.report.recorded import read_recorded
-    from floatlens.report.verdict_table import print_totals, print_verdicts
+    from floatlens.report.verdict_table import print_demo
     from floatlens.terminal import progress_bar
 
     console, recorded = make_console(), read_recorded()
@@ -124,12 +126,9 @@ def demo(
         tell=lambda sentence: say(console, sentence),
         finish=lambda folder: write_demo_page(folder, into.name, recorded),
     )
-    print_verdicts(console, findings, recorded)
-    print_totals(console, findings, recorded, _counts(study, findings.about))
-    say(console, f"{into}/claims.md has all numbers, intervals and rules, accuracies, and mask or objective.")
-    page = into / PAGE
-    opened = open_page and has_a_screen() and webbrowser.open(page.absolute().as_uri())
-    say(console, f"Wrote {page} ({page.stat().st_size / 1e6:.1f} MB){', which opens now.' if opened else '. Open it in a browser.'}")
+    opened = open_page and has_a_screen() and webbrowser.open((into / PAGE).absolute().as_uri())
+    asked = asked_in_words(Sizes(findings.about["questions"], study.sizes.real), study.draws)
+    print_demo(console, findings, recorded, asked, into, opened=opened)
 
 
 def has_a_screen() -> bool:
@@ -162,13 +161,18 @@ def _refuse_options_of_questions(**options: object) -> None:
             raise Refusal(f"--{name.replace('_', '-')} is about the questions of --task, and the world has none. Name a task, such as nq.")
 
 
-def _counts(study: "Study", about: dict[str, int]) -> str:
-    """How much was asked, in words."""
-    from floatlens.lab.units import Sizes
+def asked_in_words(sizes: "Sizes", draws: int) -> str:
+    """How much was asked.
+
+    Examples
+    --------
+    >>> from floatlens.lab.units import Sizes
+    >>> asked_in_words(Sizes(12, real=True), 5)
+    '12 questions in each context (12 under masking), 12 traced texts; each random control was drawn 5 times.'
+    """
     from floatlens.terminal import counted
 
-    sizes = Sizes(about["questions"], study.sizes.real)
-    drawn = f"each random control was drawn {'once' if study.draws == 1 else counted(study.draws, 'time')}"
+    drawn = f"each random control was drawn {'once' if draws == 1 else counted(draws, 'time')}"
     if sizes.real:
         return f"{sizes.questions} questions in each context ({sizes.masked} under masking), {sizes.traced} traced texts; {drawn}."
     return (

@@ -23,9 +23,9 @@ def doctor(
     measure: bool = typer.Option(False, help="Load the model and time generation with and without a trace, on your own device."),
     device: str = typer.Option(None, help="Where to measure: cpu, cuda, cuda:1, mps; by default a GPU if there is one."),
 ) -> None:
-    """Say whether a model can be traced, what it is made of, and what a trace of it takes.
+    """Check whether a model can be traced, and say what it is made of and what a trace takes.
 
-    No weights are read unless you ask it to --measure; files of other formats are converted once.
+    Reads no weights, except with --measure; files of other formats are converted once.
 
     Example: floatlens doctor smollm2-135m --length 512 --steps 32 --measure
     """

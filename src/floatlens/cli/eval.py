@@ -29,7 +29,8 @@ def evaluate(
         None,
         "--task",
         "-t",
-        help="What is asked, world by default: world, world-closed, world-two-hop, world-description; nq, triviaqa, ms-marco, hotpotqa, "
+        help="The questions to ask; world by default: world, world-closed, world-two-hop, world-description; nq, triviaqa, ms-marco, "
+        "hotpotqa, "
         "trex, squad, rgb, key-value, poisonedrag, gsm8k, humaneval; or the format of --data: plain, lost-in-the-middle, nq-open, kilt.",
     ),
     data: str = typer.Option(
@@ -43,13 +44,13 @@ def evaluate(
         help="A file of passages to search for retrieved passages and distractors: JSON lines or tab-separated. It is indexed once.",
     ),
     infer_gold: bool = typer.Option(
-        False, "--infer-gold", help="Call every passage gold that holds an answer, where the file names no gold passages."
+        False, "--infer-gold", help="Treat every passage that holds an answer as gold, if the file names no gold passages."
     ),
     context: list[str] = typer.Option(
         [],
         "--context",
         "-c",
-        help="What stands before the question: closed-book, gold, retrieved:5, noise:.4, position:3/10, layout:far, conflict, masks:64. "
+        help="Passages before the question: closed-book, gold, retrieved:5, noise:.4, position:3/10, layout:far, conflict, masks:64. "
         "May be given several times.",
     ),
     levels: str = typer.Option(None, help="Levels to try, for contexts given without one (e.g. --context noise --levels 0,.4,.8)."),
@@ -61,7 +62,9 @@ def evaluate(
     ),
     controls: bool = typer.Option(True, help="Run the random controls of each intervention."),
     draws: int = typer.Option(5, min=1, max=1000, help="Draw each random control this many times, and average them per question."),
-    likelihood: bool = typer.Option(True, help="Take the log-likelihood of the answers as well (not defined for block-diffusion models)."),
+    likelihood: bool = typer.Option(
+        True, help="Compute the log-likelihood of the answers as well (not defined for block-diffusion models)."
+    ),
     samples: int = typer.Option(100, "--samples", "-n", min=1, max=1_000_000, help="Ask at most this many questions."),
     leave_out: bool = typer.Option(
         False, "--leave-out", help="Leave out questions that lack what a context needs, and say how many, instead of refusing."
@@ -75,10 +78,8 @@ def evaluate(
         help="How many prompts run together. Changes the speed and, in float32, never the tokens; in bfloat16 and float16 a near tie may "
         "be decided differently (docs/reference/decoding.md).",
     ),
-    seed: int = typer.Option(
-        0, min=0, max=LARGEST_SEED, help="What the questions of the world, random controls and mask sets are drawn from."
-    ),
-    into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, pictures, traces."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed for the questions of the world, random controls and mask sets."),
+    into: Path = typer.Option(..., "--into", "-o", help="The folder to write: results.parquet, summary.csv, figures, traces."),
     set_: list[str] = typer.Option(
         [],
         "--set",
@@ -92,12 +93,15 @@ def evaluate(
     ),
     trace: int = typer.Option(0, min=0, help="Record traces of this many of the first questions, in every --context."),
     workers: int = typer.Option(
-        None, min=0, max=4096, help="How many processes run models; by default one per GPU, or as cores and memory allow. 0: this one."
+        None,
+        min=0,
+        max=4096,
+        help="How many processes run models; by default one per GPU, or as cores and memory allow. 0 runs them in this process.",
     ),
     allow_unknown: bool = typer.Option(
         False,
         "--allow-unknown",
-        help="Continue where a model's tokenizer does not know words of the questions or answers, instead of refusing.",
+        help="Continue if a model's tokenizer does not know words of the questions or answers, instead of refusing.",
     ),
     raw: bool = typer.Option(False, help="Leave the chat template out."),
     dtype: str = typer.Option(None, help="float32, bfloat16 or float16; the checkpoint's own by default."),
@@ -130,7 +134,7 @@ def evaluate(
 
     if data is not None and task is None:
         raise Refusal(
-            "--data names a file, and --task is missing, which says what is in it: a data set such as --task nq, "
+            "--data names a file, but --task, which says what is in it, is missing: a data set such as --task nq, "
             "or a format such as --task plain."
         )
     console = make_console()

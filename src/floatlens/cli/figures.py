@@ -33,7 +33,7 @@ def figures(
     format_: str = typer.Option("pdf,svg,png", "--format", "-f", help="One or more of pdf, svg, png, separated by commas."),
     rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate or top."),
     eps: float = typer.Option(None, help="The threshold of the rule, or the number of keys for top; by default the rule's own."),
-    sample: int = typer.Option(0, min=0, help="The sample that temporal_drift, path_by_layer and a moving picture show, from 0."),
+    sample: int = typer.Option(0, min=0, help="The sample that temporal_drift, path_by_layer and an animation show, counted from 0."),
     group: str = typer.Option(
         None, help="Rows whose attention is drawn: masked, unmasked, predicting or prompt; by default each figure's own."
     ),
@@ -45,11 +45,11 @@ def figures(
     ),
     gold: str = typer.Option("gold", help="The region that holds the answer, for retrieval_heads."),
     animated: bool = typer.Option(
-        False, "--animate", help="Only the denoising of one sample, as a moving picture: denoising.gif, and .mp4 where ffmpeg is found."
+        False, "--animate", help="Draw only the denoising of one sample, as an animation: denoising.gif, and .mp4 where ffmpeg is found."
     ),
-    layer: int = typer.Option(None, min=0, help="The layer whose attention a moving picture shows; by default the middle one."),
+    layer: int = typer.Option(None, min=0, help="The layer whose attention an animation shows; by default the middle one."),
 ) -> None:
-    """Draw every figure that the traces hold the numbers for, and say why others are left out.
+    """Draw every figure for which the traces hold the numbers, and say why others are left out.
 
     With several traces, absorption and the path of the strongest key are drawn side by side: absorption once as recorded and once on the
     rectangle that models of all kinds share (predicting rows, prompt keys), the path among all keys and among those of the prompt. Every

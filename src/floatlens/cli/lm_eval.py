@@ -8,8 +8,9 @@ def lm_eval(context: typer.Context) -> None:
 
     All options are lm-eval's and reach it as they are; `floatlens lm-eval run --help` lists them. The model is chosen by --model floatlens
     and set up by --model_args: pretrained (a bundled model, a folder, a file or a hub name), dtype, intervention, seed, options of the
-    sampler such as steps, block_length, order or threshold; mc_samples, the sets of masks that a diffusion model's likelihood is taken
-    from (128); greedy=true, to find out for diffusion models what greedy decoding would write; max_gen_toks, max_length, truncate.
+    sampler such as steps, block_length, order or threshold; mc_samples, how many sets of masks a diffusion model's likelihood is
+    averaged over (128); greedy=true, to compute for diffusion models what greedy decoding would write; max_gen_toks, max_length,
+    truncate.
 
     Needs lm-eval: pip install 'floatlens[lm-eval]'.
 

@@ -12,15 +12,16 @@ def report(
     paths: list[str] = typer.Argument(help="Traces; folders of `floatlens eval`, `floatlens demo` or `floatlens curves`.", metavar="RUN"),
     output: Path = typer.Option(..., "--output", "-o", help="The file to write, e.g. report.html; with --folder, a new folder."),
     folder: bool = typer.Option(
-        False, "--folder", help="Write a folder that loads what it shows, for large runs; `floatlens view FOLDER` opens it."
+        False, "--folder", help="Write a folder instead of one file, for large runs; `floatlens view FOLDER` opens it."
     ),
     samples: str = typer.Option(None, help="Only these samples of every trace, separated by commas, e.g. 0,3; by default all."),
     rule: str = typer.Option("lift", help="How anchors are found: lift, additive, zscore, rate or top."),
     eps: float = typer.Option(None, help="The threshold of the rule, or the number of keys for top; by default the rule's own."),
 ) -> None:
-    """Write a page on which one can watch where models looked, step by step.
+    """Write a page that shows where models looked, step by step.
 
-    One file that opens offline in any browser; values per head are rounded in it as far as its size requires, and marked with ≈.
+    The page is one file that opens offline in any browser. Values of single heads are rounded as far as its size requires, and marked
+    with ≈.
 
     Examples:
 

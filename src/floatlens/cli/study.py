@@ -53,7 +53,7 @@ def run(
 
 
 def retry(folder: str = _FOLDER, workers: int = _WORKERS, engine: str = _ENGINE, address: str = _ADDRESS) -> None:
-    """Run the units of a study again that failed for good, and those that are missing.
+    """Run those units of a study again that failed for good or are missing.
 
     Examples:
 
@@ -283,7 +283,7 @@ def verify(folder: str = _FOLDER) -> None:
     if checked.faults:
         say(console, f"{folder}: damaged. Run the study again: what is damaged or missing runs again.")
         raise typer.Exit(DAMAGED)
-    say(console, f"{folder}: {counted(checked.whole, 'finished unit')}, all whole.")
+    say(console, f"{folder}: {counted(checked.whole, 'finished unit')}, all intact.")
 
 
 def export(
@@ -308,11 +308,11 @@ def export(
 
 def check(
     file: Path = _FILE,
-    into: str = typer.Option(None, "--into", "-o", help="Where the study runs, or will: say what is finished there, and what is stale."),
+    into: str = typer.Option(None, "--into", "-o", help="The folder of the study: also say what is finished there, and what is stale."),
     warm_up: bool = typer.Option(True, "--warm-up/--no-warm-up", help="Time two units of each model, to estimate how long the rest takes."),
     workers: int = _WORKERS,
     devices: int = typer.Option(None, min=1, help="Plan for this many accelerators of --tflops each, instead of this machine."),
-    tflops: float = typer.Option(None, min=0.001, help="What one accelerator does at best, in 10^12 operations per second."),
+    tflops: float = typer.Option(None, min=0.001, help="Peak speed of one accelerator, in 10^12 operations per second."),
     utilisation: float = typer.Option(0.3, min=0.001, max=1, help="The share of --tflops that is reached."),
     price: float = typer.Option(None, min=0, help="What an hour of one accelerator costs."),
 ) -> None:

@@ -19,10 +19,10 @@ _OWN_OPTIONS = ("gen_length", "steps", "sampler", "seed", "batch_size", "chat", 
 
 def trace(
     model: str = typer.Option(..., "--model", "-m", help="A bundled model, a folder, a file, or a hub name."),
-    prompt: list[str] = typer.Option([], "--prompt", "-p", help="Ask this; may be given several times."),
+    prompt: list[str] = typer.Option([], "--prompt", "-p", help="Ask this prompt; may be given several times."),
     prompt_file: Path = typer.Option(
         None,
-        help="Ask what this file holds (plain or .gz): per line a JSON text, or an object: "
+        help="Ask the prompts in this file (plain or .gz), one per line: a JSON text, or an object: "
         '{"prompt": "...", "regions": {"doc_1": [0, 40]}}.',
     ),
     output: Path = typer.Option(..., "--output", "-o", help="Write to this new folder, e.g. run.zarr."),
@@ -36,17 +36,17 @@ def trace(
     batch_size: int = typer.Option(
         4,
         min=1,
-        help="Prompts to run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may fall "
-        "differently (docs/reference/decoding.md).",
+        help="Prompts to run together. It changes the speed, and in float32 never the tokens; in bfloat16 and float16 a near tie may "
+        "be decided differently (docs/reference/decoding.md).",
     ),
-    limit: int = typer.Option(None, min=1, help="Ask only so many prompts of the file, from its beginning."),
+    limit: int = typer.Option(None, min=1, help="Ask only the first N prompts of the file."),
     detail: str = typer.Option(
         "default", help="What to keep: default, light, full, or what differs from default: geometry=head,norms=off."
     ),
     groups: str = typer.Option(None, help="Query groups to tell apart: masked,unmasked,predicting,prompt."),
-    top_keys: int = typer.Option(8, min=1, help="How many favourite keys to keep of each predicting row."),
+    top_keys: int = typer.Option(8, min=1, help="How many of the strongest keys to keep for each predicting row."),
     intervention: list[str] = typer.Option(
-        [], "--intervention", help="Keep it from looking somewhere, e.g. mask-anchors:5,layers=0-7; several act one after the other."
+        [], "--intervention", help="Change what the model can look at, e.g. mask-anchors:5,layers=0-7; several act one after the other."
     ),
     patterns: str = typer.Option("", help="Keep the full patterns of these layer:head pairs, e.g. 3:0,11:4."),
     raw: bool = typer.Option(False, help="Do not use the chat template."),

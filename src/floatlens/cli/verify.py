@@ -30,7 +30,7 @@ def verify(
         if faults:
             say(console, f"{path}: damaged")
         elif verification.is_protected(path):
-            say(console, f"{path}: whole")
+            say(console, f"{path}: intact")
         else:
             say(console, f"{path}: readable. {verification.UNPROTECTED}")
         for fault in faults:

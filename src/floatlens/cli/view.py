@@ -27,7 +27,7 @@ def view(
     port: int = typer.Option(0, min=0, max=65535, help="The port; by default any that is free."),
     browser: bool = typer.Option(True, "--browser/--no-browser", help="Open the browser, or only print the address."),
 ) -> None:
-    """Watch runs in the browser: exact values of every head, loaded as they are looked at.
+    """Watch runs in the browser, with the exact values of every head.
 
     The page is served to this machine only, under an address that nobody can guess. Ctrl-C ends it.
 

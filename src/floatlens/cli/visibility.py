@@ -69,7 +69,7 @@ def _shares(text: str) -> list[float]:
     try:
         chosen = sorted({float(part) for part in text.split(",")})
     except ValueError:
-        raise Refusal(f"--shares {text!r} is no list of numbers; write for instance 0,.01,.1,1") from None
+        raise Refusal(f"--shares {text!r} is not a list of numbers; write for instance 0,.01,.1,1") from None
     if not all(0 <= share <= 1 for share in chosen) or chosen[0] != 0:
         raise Refusal(f"--shares {text!r} must be numbers from 0 to 1, 0 among them: the causal mask is what the others are compared with.")
     return chosen

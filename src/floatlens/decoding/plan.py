@@ -135,7 +135,7 @@ def _options(lm: Writer, encoded: Sequence[EncodedPrompt], decoding: Decoding) -
     if lm.sampler == "sdar" and sampler != "sdar":
         raise Refusal(
             f"{lm.name} was trained to see block by block, and the {sampler} sampler lets every row see the whole text, which gives "
-            "plausible, wrong numbers. Leave sampler (--sampler) out."
+            "plausible but wrong numbers. Leave sampler (--sampler) out."
         )
     given = {**(lm.sampler_defaults if sampler == lm.sampler else {}), **decoding.options, "gen_length": gen_length}
     if decoding.steps is not None:

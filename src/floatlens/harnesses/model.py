@@ -210,7 +210,7 @@ def interventions_of(given: Any) -> tuple[Intervention, ...]:
     """
     pieces = [given] if isinstance(given, str | Intervention) else given
     if not isinstance(pieces, Sequence) or not pieces:
-        raise Refusal(f"intervention={shown(repr(given))} is no intervention: write, e.g., intervention=mask-anchors:1.")
+        raise Refusal(f"intervention={shown(repr(given))} is not an intervention: write, e.g., intervention=mask-anchors:1.")
     texts: list[Any] = []
     for piece in pieces:
         begins = isinstance(piece, Intervention) or not texts or str(piece).split(":")[0].split(" of ")[0].strip() in KINDS

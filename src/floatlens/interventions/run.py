@@ -199,8 +199,8 @@ def as_interventions(given: Any) -> tuple[Intervention | Edit, ...]:
         if not known:
             hint = f" Write floatlens.interventions.from_text({intervention!r})." if isinstance(intervention, str) else ""
             raise Refusal(
-                f"{intervention!r} is no intervention: pass one of floatlens.interventions, or a function of an attention call and of what "
-                f"came before it.{hint}"
+                f"{intervention!r} is not an intervention: pass one of floatlens.interventions, or a function of an attention call and of "
+                f"what came before it.{hint}"
             )
     if not several:
         raise Refusal("intervention= is an empty list; leave it out to run the model as it is.")

@@ -197,7 +197,7 @@ class MaskAbove(Intervention):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.eps, bool) or not isinstance(self.eps, Real) or not 0 <= self.eps < math.inf:
-            raise Refusal(f"{self.kind}: eps={self.eps!r} is no threshold; it is a number from 0 on, such as 3.0.")
+            raise Refusal(f"{self.kind}: eps={self.eps!r} is not a threshold; it must be a number from 0 on, such as 3.0.")
         object.__setattr__(self, "eps", float(self.eps))
         if self.rule not in RULES:
             raise Refusal(f"{self.kind}: there is no rule {self.rule!r}; the rules are {', '.join(RULES)}.")
@@ -207,7 +207,7 @@ class MaskAbove(Intervention):
 
 @dataclass(frozen=True)
 class ZeroAnchorValues(Intervention):
-    """Keep the weights, but let the `k` keys that received most attention in the step before hand on nothing: their values are 0.
+    """Keep the weights, but let the `k` keys that received most attention in the step before pass on nothing: their values are 0.
 
     Examples
     --------
@@ -381,7 +381,7 @@ def _pairs(given: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     pairs: list[tuple[Any, ...]] = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
     for pair in pairs:
         if len(pair) != 2 or not all(map(is_count, pair)):
-            raise Refusal(f"mask-heads: {pair!r} is no (layer, head) pair of whole numbers from 0 on.")
+            raise Refusal(f"mask-heads: {pair!r} is not a (layer, head) pair of whole numbers from 0 on.")
     if not pairs or len(set(pairs)) < len(pairs):
         raise Refusal("mask-heads: heads must name at least one (layer, head) pair, and each only once.")
     return tuple(sorted((int(layer), int(head)) for layer, head in pairs))

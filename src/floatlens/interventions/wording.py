@@ -62,7 +62,7 @@ def from_dict(given: Mapping[str, Any]) -> Intervention:
     KeepSinks(layers=None, steps=None, window=16, k=4)
     """
     if not isinstance(given, Mapping) or "kind" not in given:
-        raise Refusal(f'{given!r} describes no intervention: it must name its "kind", one of {", ".join(KINDS)}.')
+        raise Refusal(f'{given!r} does not describe an intervention: it must name its "kind", one of {", ".join(KINDS)}.')
     kind = _kind(given["kind"])
     values = {name: value for name, value in given.items() if name != "kind"}
     if isinstance(values.get("of"), Mapping):

@@ -266,7 +266,7 @@ def _runs(anchor: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @one_sample_at_a_time
 def anchor_kinds(anchors: xr.Dataset) -> xr.Dataset:
-    """How many of the keys that are ever anchors stay, move or flash up.
+    """How many of the keys that are ever anchors stay, move or appear for one step.
 
     Returns
     -------

@@ -49,7 +49,7 @@ def float_index_of_rows(
     draws: int = 20,
     seed: int = 0,
 ) -> xr.Dataset:
-    """How much of the anchors is replaced from step to step, beside the same of rows that were dealt out again.
+    """How much of the anchors is replaced from step to step, beside the same after dealing the rows out again.
 
     Parameters
     ----------

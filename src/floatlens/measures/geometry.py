@@ -136,7 +136,7 @@ def _split(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
 
 @one_sample_at_a_time
 def value_contrast(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
-    """Mean value norm of the anchors over that of the rest: below 1, the anchors draw attention and hand on little.
+    """Mean value norm of the anchors over that of the rest: below 1, the anchors draw attention but pass on little.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def value_contrast(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
 
 @one_sample_at_a_time
 def effective_contribution(data: xr.Dataset) -> xr.DataArray:
-    """What a key hands on to a row that sees it, in length: the mean of `A[i,j] |v_j|` over those rows; NaN where none does.
+    """What a key passes on to a row that sees it, in length: the mean of `A[i,j] |v_j|` over those rows; NaN where none does.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def effective_contribution(data: xr.Dataset) -> xr.DataArray:
 
 @one_sample_at_a_time
 def contribution_of_anchors(data: xr.Dataset, anchors: xr.Dataset) -> xr.Dataset:
-    """How much of what keys hand on comes from the anchors, in percent, beside their percentage of attention.
+    """How much of what keys pass on comes from the anchors, in percent, beside their percentage of attention.
 
     What a key hands on is `A[i,j] |v_j|`, summed over rows.
 

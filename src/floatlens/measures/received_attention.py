@@ -237,7 +237,7 @@ def from_attention(
     groups: Mapping[str, np.ndarray] | None = None,
     regions: Mapping[str, Sequence[int]] | None = None,
 ) -> xr.Dataset:
-    """What a trace would hold of dense attention: mass, its null, the rows at even positions, entropy, and the patterns themselves.
+    """Dense attention as the dataset of a trace: mass, its null, the rows at even positions, entropy, and the patterns themselves.
 
     Parameters
     ----------

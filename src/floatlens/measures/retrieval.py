@@ -308,7 +308,7 @@ def _share_above(values: xr.DataArray, limits: xr.DataArray, counted: xr.DataArr
 
 
 def normalised_for_display(scores: xr.Dataset) -> xr.Dataset:
-    """Scores over the largest of their map, for heat maps like the published ones.
+    """Scores divided by the largest of their map, for heat maps like the published ones.
 
     `largest` is what 1 stands for, and the attribute `normalised` says what was done.
 

@@ -225,7 +225,7 @@ class Checkpoint:
                         tensors_by_name[name] = (tuple(part.get_shape()), part.get_dtype())
             except (SafetensorError, OSError, OverflowError, MemoryError) as error:
                 raise Refusal(
-                    f"{shown(file.name)} of {self.name} is not a whole safetensors file ({reason(error)}). Download it again."
+                    f"{shown(file.name)} of {self.name} is not a complete safetensors file ({reason(error)}). Download it again."
                 ) from None
         return tensors_by_name
 
@@ -263,7 +263,7 @@ class Checkpoint:
         if not allow_pickle:
             raise Refusal(
                 f"{self.name} has only pickled weights ({pickled[0]}), which can run any code when they are opened. Convert them to "
-                "safetensors, or say allow_pickle=True (--allow-pickle) if you trust where they come from."
+                "safetensors, or pass allow_pickle=True (--allow-pickle) if you trust where they come from."
             )
 
 

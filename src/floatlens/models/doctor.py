@@ -162,7 +162,7 @@ def measure_cost(lm: "LanguageModel", length: int, steps: int, detail: Detail, *
     (2, True)
     """
     if lm.sampler is None:
-        raise Refusal(f"{lm.name} runs its own generate, of which nobody knows how many steps it takes, so its steps cannot be timed.")
+        raise Refusal(f"{lm.name} runs its own generate, and how many steps that takes is not known, so its steps cannot be timed.")
     if not 0 < steps < length:
         raise Refusal(f"A text of {length} tokens has no room for {steps} that are written and at least one before them.")
     forbidden = {lm.mask_token_id, lm.config.pad_token_id, *lm.end_tokens}

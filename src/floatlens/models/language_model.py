@@ -58,7 +58,9 @@ class Generation:
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A module that writes. `fl.load` makes one; you can also build it around a module of your own.
+    """A language model: a module that writes text with a decoding loop.
+
+    `fl.load` makes one; you can also build it around a module of your own.
 
     Examples
     --------

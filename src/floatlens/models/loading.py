@@ -4,7 +4,7 @@ The order is: find the checkpoint, recognise its family, draw up the blueprint f
 class (from the files' headers), check memory, and only then read weights, renamed and converted one by one, so that a model never exists
 twice.
 
-Refused: any missing, surplus or mismatched tensor, because a layer left random gives plausible, wrong numbers; a config whose values no
+Refused: any missing, surplus or mismatched tensor, because a layer left random gives plausible but wrong numbers; a config whose values no
 model can have. transformers takes a config nearly at its word: a million layers are built one by one, a negative epsilon or a rotary base
 of 0 gives logits that are not numbers, and 7 heads in 32 dimensions give a model of another shape. Sizes are bounded far above anything
 published, so that a damaged config ends in a sentence and not in a machine without memory.
@@ -200,7 +200,7 @@ def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool,
             if chosen.name == "remote" and not trust_remote_code:
                 raise Refusal(
                     f"{checkpoint.name} ({shown(', '.join(map(str, checkpoint.config.get('architectures') or ['no class named'])))}) "
-                    "runs only with code that comes with the checkpoint. If you trust where it comes from, say trust_remote_code=True "
+                    "runs only with code that comes with the checkpoint. If you trust where it comes from, pass trust_remote_code=True "
                     "(--trust-remote-code)."
                 )
             blueprint = chosen.blueprint(checkpoint)
@@ -254,7 +254,7 @@ def with_blocks(checkpoint: Checkpoint, blueprint: Blueprint, given: int | None 
     if length is None:
         raise Refusal(
             f"The config of {checkpoint.name} (model_type {checkpoint.config.get('model_type')!r}) does not say whether it was trained "
-            "to see the whole text or block by block, and with the wrong mask it gives plausible, wrong numbers. Pass block_length=... "
+            "to see the whole text or block by block, and with the wrong mask it gives plausible but wrong numbers. Pass block_length=... "
             "(--block-length): 0 for the whole text (MDLM), 32 for the published BD3LM, 4 for OPDLM."
         )
     least = 0 if blocks.may_be_none else 1
@@ -303,7 +303,7 @@ def with_mask_token(checkpoint: Checkpoint, blueprint: Blueprint, tokenizer: Any
     size = blueprint.config.get_text_config().vocab_size
     if isinstance(mask, bool) or not isinstance(mask, int):
         raise Refusal(
-            f"The mask token of {checkpoint.name} is {shown(repr(mask))}, which is no token id. Pass the right one as mask_token_id=... "
+            f"The mask token of {checkpoint.name} is {shown(repr(mask))}, which is not a token id. Pass the right one as mask_token_id=... "
             "(--mask-token-id)."
         )
     if not 0 <= mask < size:

@@ -7,12 +7,14 @@ intervals, and so has the page. Two verdicts disagree where one holds and the ot
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from floatlens.claims.findings import Findings
 from floatlens.claims.verdicts import Part, Verdict, outcome_of
+from floatlens.report.demo_page import PAGE
 from floatlens.report.recorded import Recorded
 from floatlens.report.tables import Column, number, print_fitting
 from floatlens.terminal import counted, say
@@ -53,6 +55,15 @@ def title_of(models: Mapping[str, str]) -> str:
     return "twins" if all(model.startswith("twin-") for model in models.values()) else "these models"
 
 
+def print_demo(console: Console, findings: Findings, recorded: Recorded | None, asked: str, into: Path, *, opened: bool) -> None:
+    """Print all that a demo prints when it is done: the table, what it adds up to, and where to look."""
+    print_verdicts(console, findings, recorded)
+    print_totals(console, findings, recorded, asked)
+    say(console, f"{into}/claims.md has all numbers, intervals and rules.")
+    page = into / PAGE
+    say(console, f"Wrote {page} ({page.stat().st_size / 1e6:.1f} MB){', which opens now.' if opened else '. Open it in a browser.'}")
+
+
 def print_verdicts(console: Console, findings: Findings, recorded: Recorded | None) -> None:
     """Print every claim with its verdict, the recorded one beside it, and the number that decided."""
     apart = disagreeing(findings, recorded.claims) if recorded else []
@@ -64,7 +75,8 @@ def print_verdicts(console: Console, findings: Findings, recorded: Recorded | No
     columns.append(Column("number", [_with_unit(part.estimate.value, part.unit) for part in parts], right=True))
     columns.append(Column("control", [_with_unit(part.beside, part.unit) for part in parts], optional=True, right=True))
     columns.append(Column("arXiv", [verdict.claim.paper.removeprefix("arXiv:") for verdict in verdicts], optional=True))
-    print_fitting(console, [(TITLE, columns)])
+    own = title_of(findings.about["models"])
+    print_fitting(console, [(f"{TITLE}; the numbers are those of {'the ' * (own == 'twins')}{own}", columns)])
 
 
 def _beside(name: str, recorded: Recorded, apart: Sequence[str]) -> str:
@@ -85,11 +97,8 @@ def print_totals(console: Console, findings: Findings, recorded: Recorded | None
         which = f"{counted(len(apart), 'claim')} ({DISAGREE})" if apart else "no claim"
         totals = _totals([claim["verdict"] for claim in recorded.claims.values()])
         say(console, f"{recorded.title}, recorded: {totals}. {recorded.said} The two disagree on {which}.")
-        say(console, f"`{recorded.again}` makes the recorded part again.")
-    say(console, f"Number and null or control are those of the {own} that decided. Each model was trained once: {OVER_PROMPTS}.")
-
-
-OVER_PROMPTS = "intervals are over prompts, not over trainings"
+        say(console, f"To make the recorded part again: {recorded.again}")
+    say(console, "Each model was trained once: intervals are over prompts, not over trainings.")
 
 
 def _totals(outcomes: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ def interaction(
     level: float = 0.95,
     seed: int = 0,
 ) -> xr.Dataset:
-    """A difference of differences: what A gains minus what B gains, say two models with and without context.
+    """A difference of differences: what A gains minus what B gains, for example two models with and without context.
 
     Parameters
     ----------

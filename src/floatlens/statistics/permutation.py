@@ -99,7 +99,7 @@ def auc(score: xr.DataArray, correct: xr.DataArray, *, clusters: Labels | None =
 def cliffs_delta(
     a: xr.DataArray, b: xr.DataArray, *, clusters: Labels | None = None, clusters_b: Labels | None = None, level: float = 0.95
 ) -> xr.Dataset:
-    """How often a value of a exceeds one of b, less how often one of b exceeds one of a: from -1 to 1, whatever the units.
+    """How often a value of a exceeds one of b, minus how often one of b exceeds one of a: from -1 to 1, whatever the units.
 
     Parameters
     ----------

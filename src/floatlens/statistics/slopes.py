@@ -20,7 +20,7 @@ Places = str | Sequence[float] | np.ndarray | xr.DataArray
 
 
 def slope_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.DataArray:
-    """The least-squares slope along an axis, for everything else: per sample, role, group.
+    """The least-squares slope along an axis, for each of the other labels: sample, role, group.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def steepest_slope(places: Sequence[float]) -> float:
 
 
 def correlation_over(values: xr.DataArray, axis: str, at: Places | None = None) -> xr.DataArray:
-    """Pearson's correlation along an axis of values with places, for everything else. Parameters as for `slope_over`.
+    """Pearson's correlation between values and places along an axis, for each of the other labels. Parameters as for `slope_over`.
 
     Returns
     -------

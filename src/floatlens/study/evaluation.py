@@ -71,7 +71,7 @@ SAMPLES = 100
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation gave.
+    """The results of an evaluation.
 
     `rows` has one row per model, condition, sample and draw (columns: `floatlens.study.one_model`); `outcomes` are the numbers they come
     to, and `summary` the same as a table. `traces` says which trace below `folder` holds which question, and which of its regions are gold.
@@ -316,7 +316,8 @@ def _refuse_names(models: Sequence[Model]) -> None:
         raise Refusal("There is no model to evaluate. Give at least one.")
     if len({Path(name).name for name in names}) < len(names):
         raise Refusal(
-            f"Two of the models {', '.join(names)} have one name, by which rows and traces are told apart. Give each once, or copy one."
+            f"Two of the models {', '.join(names)} have the same name, but rows and traces are told apart by name. Give each once, or "
+            "copy one."
         )
 
 

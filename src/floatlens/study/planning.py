@@ -28,7 +28,6 @@ from floatlens.study.units import Unit
 from floatlens.tasks.conditions import Condition, condition_of, plan
 from floatlens.tasks.contexts import Context
 from floatlens.tasks.readers.own import read_prompts
-from floatlens.tasks.readers.records import HUB
 from floatlens.tasks.registry import WORLD_TASKS, Task, find_data, index_of_file, load_task
 from floatlens.tasks.samples import Sample
 from floatlens.terminal import progress_bar
@@ -189,8 +188,7 @@ def _read_task(table: TaskTable, conditions: Sequence[Condition], folder: Path, 
     """The questions of a task; the digests of the files they come from are noted."""
     file = None
     if table.task not in WORLD_TASKS:
-        given = table.data if table.data is None or table.data.startswith(HUB) else folder / Path(table.data).expanduser()
-        file = find_data(table.task, given)
+        file = find_data(table.task, table.data, folder)
         _note_digest(file, data)
     elif table.data is not None:
         file = table.data

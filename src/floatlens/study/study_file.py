@@ -301,7 +301,7 @@ def _twice(table: str, names: Sequence[str]) -> list[tuple[tuple[str | int, ...]
     count = Counter(names)
     places = [number for number, name in enumerate(names) if count[name] > 1 and name in names[:number]]
     return [
-        ((table, number), f"two [[{table}]] are called {names[number]!r}, by which rows are told apart. Give one another name.")
+        ((table, number), f"two [[{table}]] are called {names[number]!r}, but rows are told apart by name. Rename one.")
         for number in places
     ]
 

@@ -105,11 +105,11 @@ def run_code_tasks(
     >>> run_code_tasks([task], [task.solution])
     Traceback (most recent call last):
     floatlens.errors.Refusal: Scoring HumanEval runs code that a model wrote. \
-If you want that, give allow_running=True; it runs isolated or not at all.
+If you want that, pass allow_running=True; it runs isolated or not at all.
     """
     if not allow_running:
         raise Refusal(
-            "Scoring HumanEval runs code that a model wrote. If you want that, give allow_running=True; it runs isolated or not at all."
+            "Scoring HumanEval runs code that a model wrote. If you want that, pass allow_running=True; it runs isolated or not at all."
         )
     tasks = list(tasks)
     if len(tasks) != len(completions):

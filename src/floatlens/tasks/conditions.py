@@ -117,14 +117,14 @@ def condition_of(given: "str | Context | Condition") -> Condition:
     Condition(context=Noise(share=0.4, passages=10, gold=None), masks=8, intervention=None, control='', draw=0)
     >>> condition_of("noise:lots")
     Traceback (most recent call last):
-    floatlens.errors.Refusal: 'noise:lots': 'lots' is no number.
+    floatlens.errors.Refusal: 'noise:lots': 'lots' is not a number.
     """
     if isinstance(given, Condition):
         return given
     if isinstance(given, Context):
         return Condition(given)
     if not isinstance(given, str):
-        raise Refusal(f"{given!r} is no context; write one of {', '.join(CONTEXTS)}.")
+        raise Refusal(f"{given!r} is not a context; write one of {', '.join(CONTEXTS)}.")
     phrase = parse(given)
     form = next((form for form in CONTEXTS if form.partition(":")[0] == phrase.name), None)
     if form is None:
@@ -260,7 +260,7 @@ def _brackets(samples: Sequence[Sample]) -> list[Context]:
 def _intervention(given: str | Intervention) -> Intervention:
     intervention = from_text(given) if isinstance(given, str) else given
     if not isinstance(intervention, Intervention):
-        raise Refusal(f"{given!r} is no intervention of floatlens.interventions, so it has no controls and no text.")
+        raise Refusal(f"{given!r} is not an intervention of floatlens.interventions, so it has no controls and no text.")
     if intervention.original is not None:
         raise Refusal(f"{to_text(intervention)} is a control; name what it is the control of, and both its controls run beside it.")
     return intervention

@@ -113,8 +113,7 @@ class Retrieved(Context):
 
 @dataclass(frozen=True)
 class Noise(Context):
-    """Of `passages` passages, ceil(passages * share) are distractors and the others gold; with `gold`, only so many of the others are
-    there.
+    """Of `passages` passages, ceil(passages * share) are distractors and the others gold, or only `gold` of the others.
 
     Examples
     --------
@@ -267,7 +266,7 @@ def arrange(sample: Sample, context: Context) -> tuple[Passage, ...]:
                     f"{context.text}: sample {sample.id} needs {len(shown)} passages for gold and conflict alone. Ask for more passages."
                 )
             return _mixed(sample, [*shown, *_others(sample, passages - len(shown), context)])
-    raise Refusal(f"{context!r} is no context that floatlens knows how to arrange.")
+    raise Refusal(f"{context!r} is not a context that floatlens knows how to arrange.")
 
 
 def holds_evidence(sample: Sample, passage: Passage) -> bool:

@@ -67,16 +67,16 @@ BUNDLED = {"nq-100": "nq-100-questions.jsonl.gz"}
 """Questions that come with floatlens, by the name that stands for their file (src/floatlens/tasks/questions)."""
 
 
-def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
+def find_data(name: str, data: str | os.PathLike[str] | None = None, folder: Path = Path()) -> str:
     """The file of a task: the one that is given, or the published one in a folder.
 
     Parameters
     ----------
     name
         A task.
-    data
-        A file, a folder, a name on the hub ("hf:..."), or `nq-100` for the questions that come with floatlens; by default the folder
-        that `FLOATLENS_QA_DATA` names.
+    data, folder
+        A file or a folder, relative to `folder`; a name on the hub ("hf:..."); or `nq-100` for the questions that come with floatlens.
+        By default the folder that `FLOATLENS_QA_DATA` names.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def find_data(name: str, data: str | os.PathLike[str] | None = None) -> str:
         )
     if os.fspath(given).startswith(HUB):
         return os.fspath(given)
-    place = Path(given).expanduser()
+    place = Path(given).expanduser() if data is None else folder / Path(given).expanduser()
     if os.fspath(given) in BUNDLED and not place.exists():
         return str(Path(__file__).parent / "questions" / BUNDLED[os.fspath(given)])
     if not place.is_dir():
@@ -339,7 +339,7 @@ def _programs(path: str, count: int, run_code: bool) -> Task:
     """HumanEval: a question is the beginning of a program, its answer the published solution, and right is what passes the tests."""
     if not run_code:
         raise Refusal(
-            "The task humaneval runs programs that a model wrote. If you want that, say --run-code (run_code=True); "
+            "The task humaneval runs programs that a model wrote. If you want that, pass --run-code (run_code=True); "
             "they run isolated or not at all."
         )
     from floatlens.tasks.code_runs import refuse_unusable_tests, require_isolation, score_program

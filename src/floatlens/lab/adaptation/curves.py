@@ -194,7 +194,7 @@ def _refuse_incomparable(runs: Sequence[Path]) -> None:
     names = [_name_of(run) for run in runs]
     if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
         raise Refusal(
-            f"Two runs are called {twice}, by which their rows are told apart. Rename one, or measure them into different folders."
+            f"Two runs are called {twice}, but their rows are told apart by name. Rename one, or measure them into different folders."
         )
     about = [read_run(run)[1] for run in runs]
     for what, of in (("bases", "base_sha256"), ("data", "data")):

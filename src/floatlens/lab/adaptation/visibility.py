@@ -59,7 +59,7 @@ def lift_masks(
     """
     names = [Path(model).name for model in models]
     if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
-        raise Refusal(f"Two models are called {shown(twice)}, by which their rows are told apart. Measure them into a folder each.")
+        raise Refusal(f"Two models are called {shown(twice)}, but their rows are told apart by name. Measure them into a folder each.")
     documents = list(documents_of(text_file))
     tables = []
     for model in models:

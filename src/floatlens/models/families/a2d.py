@@ -8,7 +8,7 @@ planned number of tokens per step. The block length is the config's (`block_size
 user's (`block_length=`; 0 is the whole text).
 Blocks are counted from the start of the text, as in training. The sampler published with BD3LM pads the prompt to whole blocks on the
 left instead, so its borders lie elsewhere in the prompt.
-Refuses: checkpoints whose block length nobody states, because the wrong mask gives plausible, wrong numbers; config fields the stock
+Refuses: checkpoints whose block length nobody states, because the wrong mask gives plausible but wrong numbers; config fields the stock
 class does not know.
 Row p predicts position p: their training removed the shift.
 """

@@ -90,7 +90,7 @@ def native_config(checkpoint: Checkpoint) -> Any:
         if "auto_map" in checkpoint.config and not is_known:
             raise Refusal(
                 f"{checkpoint.name} (model_type {shown(repr(named))}) runs only with code that comes with the checkpoint. If you trust "
-                "it, say trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
+                "it, pass trust_remote_code=True, family='remote' (--trust-remote-code --family remote)."
             ) from None
         if not is_known:
             raise Refusal(
@@ -136,7 +136,7 @@ def refuse_other_values(name: str, published: Mapping[str, Any], required: Mappi
         if field in published and published[field] not in accepted:
             raise Refusal(
                 f"The config of {name} says {field}={published[field]!r}; this adapter is right for {field}={accepted[0]!r} only, and "
-                "would give plausible, wrong numbers. Ask for support, or load the model's own code with trust_remote_code=True, "
+                "would give plausible but wrong numbers. Ask for support, or load the model's own code with trust_remote_code=True, "
                 "family='remote'."
             )
 

@@ -135,7 +135,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
         if field not in published:
             raise Refusal(
                 f"The config of {checkpoint.name} does not say {field}, for which the original class takes {default!r}; this adapter is "
-                f"right for {_REQUIRED[field]!r} only, and would give plausible, wrong numbers. Fetch config.json again, or add the field."
+                f"right for {_REQUIRED[field]!r} only, and would give plausible but wrong numbers. Fetch config.json again, or add it."
             )
     vocabulary = published.get("embedding_size") or published["vocab_size"]
     embedding = checkpoint.tensors.get("model.transformer.wte.weight")

@@ -42,7 +42,7 @@ def blueprint(checkpoint: Checkpoint) -> Blueprint:
     kind = KINDS.get(named) if isinstance(named, str) else None
     if kind is None or checkpoint.config.get("model_type") != "llama":
         raise Refusal(
-            f"{checkpoint.name} is no twin: its config must be a Llama's and say "
+            f"{checkpoint.name} is not a twin: its config must be a Llama's and say "
             f'"twin": one of {", ".join(KINDS)}, not {named!r}. Choose another family, or none.'
         )
     config = native_config(checkpoint)
