@@ -15,8 +15,8 @@ from page_speed import browsing
 
 VIEWS = {
     "watch": ("#/run", ".heat canvas"),
-    "heads": ("#/heads?head=1", ".chosen.over"),
-    "why": ("#/why", ".point"),
+    "heads": ("#/heads?head=1", ".chosen.over, .lacking"),
+    "why": ("#/why", ".point, .lacking"),
     "claims": ("#/claims", ".claim"),
     "contexts": ("#/contexts", ".plot .dot"),
     "training": ("#/training", ".plot .dot"),

@@ -115,7 +115,7 @@ def test_a_cell_shows_a_trace_whose_scrubber_works_and_nothing_leaves_the_machin
 
 def test_keys_pressed_in_the_widget_move_its_cursor_and_never_reach_the_notebook(cell: Opened) -> None:
     press, page = cell.page.keyboard.press, cell.page
-    wait_for_cursor(page, "step 2", "layer 3", "mean over heads")
+    wait_for_cursor(page, "step 2", "layer 3", "all heads")
     for place in (".panel-head h2", ".token >> nth=3", ".dock input[type=range]"):
         page.click(f".floatlens {place}")
         press("Home")
@@ -127,13 +127,13 @@ def test_keys_pressed_in_the_widget_move_its_cursor_and_never_reach_the_notebook
         press("ArrowLeft")
         wait_for_cursor(page, "step 1", "layer 3")
         press("ArrowUp")
-        wait_for_cursor(page, "layer 2", "mean over heads")
+        wait_for_cursor(page, "layer 2", "all heads")
         press("ArrowDown")
         wait_for_cursor(page, "layer 3")
         press("]")
         wait_for_cursor(page, "head 0")
         press("[")
-        wait_for_cursor(page, "mean over heads")
+        wait_for_cursor(page, "all heads")
     press("d")  # twice, JupyterLab deletes a cell; b inserts one, and Enter edits it
     press("d")
     press("b")

@@ -187,7 +187,7 @@ def test_contexts_draw_what_models_gain_beyond_each_other_with_intervals(browser
             assert card.locator("svg[data-chart] .interval").count() == len([entry for entry in known if entry.low == entry.low])
             first = known[0]
             card.locator("svg[data-chart] g").first.hover()
-            said = next(iter(seen.lines().values()))
+            said = seen.lines()[" \N{MINUS SIGN} ".join(filter(None, (first.model, first.other)))]
             assert number(said) == pytest.approx(first.estimate, rel=6e-3)
             assert number(said.partition("[")[2].partition(",")[0]) == pytest.approx(first.low, rel=6e-3)
         assert "mdm \N{MINUS SIGN} arm" in seen.page.inner_text("main")

@@ -16,6 +16,8 @@ export const NAMES: Record<View, string> = {
   tour: "Tour",
 };
 
+const SOON_READ = 100_000; // steps times keys: more of them would keep the first view waiting
+
 export interface Hover {
   x: number;
   y: number;
@@ -72,12 +74,15 @@ export class Cursor {
     else this.view = page.document.claims.length ? "claims" : page.document.evaluations.length ? "contexts" : "training";
   }
 
-  /** A good place to begin: the rows that write, in the middle of the run and of the model. */
+  /** A good place to begin: the rows that both runs have, along the steps, in the middle of the run and of the model. */
   private settle(run: RunDocument): void {
-    this.group = run.groups.includes("masked") ? "masked" : run.groups[0];
     this.layer = Math.floor(run.layers.length / 2);
     this.step = Math.floor((this.sampleOf(0)?.steps ?? 1) / 3);
     this.other = this.partners[0] ?? null;
+    const beside = this.other === null ? run : this.page.document.runs[this.other];
+    this.group = ["masked", "predicting"].find((group) => run.groups.includes(group) && beside.groups.includes(group)) ?? run.groups[0];
+    const { steps, positions } = run.samples[0] ?? { steps: 1, positions: 1 };
+    this.heat = steps > 1 && steps * positions <= SOON_READ ? "steps" : "layers";
   }
 
   get runDocument(): RunDocument | undefined {
@@ -298,6 +303,7 @@ export class Cursor {
     const said = new Map((query ?? "").split("&").map((part) => part.split("=").map(safely) as [string, string]));
     if (run >= 0) {
       this.head = this.other = null;
+      this.heat = "layers";
       this.unpin();
       this.group = runs[run].groups.includes(this.group) ? this.group : runs[run].groups[0];
     }

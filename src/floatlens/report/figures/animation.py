@@ -1,7 +1,8 @@
 """The denoising of one sample as a moving picture: the text, the anchors, the step.
 
 Each frame is the canvas at one step. A token's ground is its lift in one layer (cividis, log scale, bounds fixed over all frames); masked
-tokens are hatched; those that the step commits are framed; anchors have a diamond below them. GIF needs nothing; MP4 needs ffmpeg.
+tokens are hatched; those that the step commits are framed; anchors have a diamond below them; a legend at the foot says so. GIF needs
+nothing; MP4 needs ffmpeg.
 
 Refused: a trace without attention, a group, layer or sample that does not exist, MP4 without ffmpeg.
 """
@@ -33,7 +34,9 @@ COLUMNS = 72  # characters of a line
 SHORTEST, LONGEST = 2, 20  # characters of a token
 LIFTS = LogNorm(1 / 8, 64)
 DPI = 120
+FOOT = 0.25  # inches for the legend
 FORMATS = ("gif", "mp4")
+FRAME = "#d4550f"  # of what is written now
 
 
 @dataclass(frozen=True)
@@ -132,10 +135,10 @@ def _frame(
 ) -> Image.Image:
     step, steps, sure = at
     lines = tokens[-1].line + 1
-    wide, tall = 9.6, 0.3 * lines + 1.0
+    wide, tall = 9.6, 0.3 * lines + 1.0 + FOOT
     figure = Figure(figsize=(wide, tall), dpi=DPI, facecolor="white")
     canvas = FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.03, 0.42 / tall, 0.94, 0.3 * lines / tall))
+    axes = figure.add_axes((0.03, (0.42 + FOOT) / tall, 0.94, 0.3 * lines / tall))
     axes.set_xlim(-0.5, COLUMNS + 0.5)
     axes.set_ylim(lines - 0.35, -0.65)
     axes.axis("off")
@@ -148,7 +151,7 @@ def _frame(
         masked, now = state[place] == MASKED, state[place] == COMMITTED_NOW
         box = FancyBboxPatch(
             (token.column, token.line - 0.36), token.width + 0.35, 0.72, boxstyle="round,pad=0,rounding_size=0.14", facecolor=ground,
-            edgecolor="#d4550f" if now else "white", linewidth=1.8 if now else 0.4, hatch="//////" if masked else None,
+            edgecolor=FRAME if now else "white", linewidth=1.8 if now else 0.4, hatch="//////" if masked else None,
             zorder=2 if now else 1,
         )  # fmt: skip
         middle = token.column + (token.width + 0.35) / 2
@@ -162,7 +165,7 @@ def _frame(
     known = "" if np.isnan(sure) else f"   confidence {sure:.2f}"
     figure.text(0.03, 1 - 0.3 / tall, f"step {step} of {steps - 1}{known}", fontsize=10.5, weight="bold", va="center")
     figure.text(0.97, 1 - 0.3 / tall, textwrap.shorten(_plain(title), 80), fontsize=8.5, ha="right", va="center", color="#555")
-    bar = figure.add_axes((0.03, 0.22 / tall, 0.94, 0.05 / tall))
+    bar = figure.add_axes((0.03, (0.22 + FOOT) / tall, 0.94, 0.05 / tall))
     bar.barh(0, (step + 1) / steps, color="#0b62a4", height=1)
     bar.set_xlim(0, 1)
     bar.set_ylim(-0.5, 0.5)
@@ -171,8 +174,25 @@ def _frame(
     bar.set_yticks([])
     for spine in bar.spines.values():
         spine.set_visible(False)
+    _legend(figure, tall)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())
+
+
+def _legend(figure: Figure, tall: float) -> None:
+    """What grounds, hatching, frames and diamonds mean, in one line at the foot."""
+    axes = figure.add_axes((0.03, 0.1 / tall, 0.94, 0.22 / tall))
+    axes.set_xlim(-0.5, COLUMNS + 0.5)
+    axes.set_ylim(0, 1)
+    axes.axis("off")
+    words = ((3, "masked"), (14, "written now"), (29, "anchor"), (38, "attention over a fair share: 1/8"), (64.2, "64"))
+    for column, text in words:
+        axes.text(column, 0.5, text, fontsize=8, va="center", color="#555")
+    box = {"boxstyle": "round,pad=0,rounding_size=0.14"}
+    axes.add_patch(FancyBboxPatch((0, 0.2), 2.3, 0.6, facecolor="#4b546c", edgecolor="white", linewidth=0.4, hatch="//////", **box))
+    axes.add_patch(FancyBboxPatch((11, 0.2), 2.3, 0.6, facecolor="white", edgecolor=FRAME, linewidth=1.8, **box))
+    axes.plot(27.8, 0.5, "D", color="black", markersize=3.4)
+    axes.imshow(np.linspace(0, 1, 64)[None], cmap="cividis", extent=(52.6, 63.6, 0.2, 0.8), aspect="auto")
 
 
 def _plain(text: str) -> str:
