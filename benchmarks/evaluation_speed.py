@@ -123,7 +123,8 @@ def main() -> None:
         else:
             lines += measure(lm, task.samples, *how, asked.rounds, clock, batches=asked.interventions is None)
     if asked.interventions is None:
-        lines += ["", f"The predictions of a batch are those of each question alone; log-likelihoods agree to {LIKELIHOOD_TOLERANCE:g}."]
+        agree = f"log-likelihoods agree to {LIKELIHOOD_TOLERANCE:g}"
+        lines += ["", f"In float32, the predictions of a batch are those of each question alone; {agree}."]
     Console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if asked.write:
         write_table(

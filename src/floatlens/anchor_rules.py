@@ -132,8 +132,8 @@ def exceeds(rule: str, eps: float, mass: Array, visible: Array, null: Array, row
 def rank(strength: Array, count: int, *, rounding: float = 0.0) -> Array:
     """The rank of the `count` strongest keys, 0 for the strongest; as many as there are keys for all others.
 
-    Ties go to the left. Values that differ by less than `rounding` (relative) are ties too, so that a batch does not choose another
-    key than a single prompt. NaN and minus infinity have no rank.
+    Ties go to the left. Values that differ by less than `rounding` (relative) are ties too, so that in float32 a batch does not choose
+    another key than a single prompt. NaN and minus infinity have no rank.
 
     Examples
     --------

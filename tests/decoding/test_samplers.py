@@ -177,6 +177,21 @@ def test_sdar_batches_on_a_cache_write_what_full_passes_write_one_by_one(case: d
         assert written(model.lm, batch_size, gen_length=10, steps=steps, seed=7, stop_at_eos=False, **limits, **case) == expected
 
 
+def test_sdar_writes_masks_only_where_the_published_top_k_rewrites_tokens() -> None:
+    """A block of the last token of the prompt and three masks, of which all four are planned to be written at once."""
+    is_mask = torch.tensor([False, True, True, True])
+    confidence = torch.where(is_mask, torch.tensor([0.9, 0.5, 0.6, 0.7]), -torch.inf)
+    assert sorted(torch.topk(confidence, 4).indices.tolist()) == [0, 1, 2, 3], "the published line reaches the token of the prompt"
+    model = tiny("qwen3", "sdar", 0)
+    prompt = PROMPTS[0]
+    rewritten = int(model.logits_of(torch.tensor([[*prompt, *3 * [MASK]]]), 4)[0, 4].argmax())
+    assert rewritten != prompt[4]
+    how: dict[str, Any] = {"gen_length": 8, "steps": 2, "order": "low_confidence_static", "stop_at_eos": False}
+    canvas = model.lm.trace([prompt], **how, detail="light", progress=False).dataset.canvas.isel(sample=0).values
+    assert canvas[1, :5].tolist() == prompt, "after the step that wrote the rest of its block"
+    assert MASK not in canvas[1, 5:8]
+
+
 def test_sdar_stops_after_the_block_that_holds_an_end_token() -> None:
     model = tiny("qwen3", "sdar", 0)
     unstopped = written(model.lm, 3, gen_length=10, stop_at_eos=False)

@@ -1,8 +1,8 @@
 """Candidates for masked positions, and how sure the model is of each.
 
 Everything that ranks is computed in float64 from the logits. Probabilities near 1 all round to 1, so they are ranked by log-odds, which
-keep telling them apart; equal candidates go to the left. That is what makes a batch commit the tokens that each prompt would commit by
-itself.
+keep telling them apart; equal candidates go to the left. That is what makes a batch commit, in float32, the tokens that each prompt would
+commit by itself.
 
 Everything over the vocabulary is computed where the logits are; of each row only its candidate and a few numbers are fetched from there,
 for all samples of a step at once. A device without float64 (MPS) cannot rank: its logits are fetched first.

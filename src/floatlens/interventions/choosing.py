@@ -1,8 +1,8 @@
 """Which keys an intervention picks: the anchors of the step before, wherever they stand now, and random other keys for its control.
 
 All tensors are over (sample, head, key). Ties are decided by position and not by rounding: what differs by less than rounding counts as
-equal, and the left key goes first; a margin must exceed eps by more than rounding. Otherwise a batch could choose another key than a
-single prompt.
+equal, and the left key goes first; a margin must exceed eps by more than rounding. Otherwise, in float32 too, a batch could choose
+another key than a single prompt.
 
 The keys picked in a sample's last step are remembered by sample, half and attention call, and known by their position: a sliding-window
 cache that has moved on holds the same key under another index, and a key it has forgotten cannot be picked any more. What a pass shows

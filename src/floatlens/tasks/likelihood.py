@@ -131,7 +131,7 @@ def log_likelihoods(
     draws, seed
         As for `mask_sets`.
     batch_size
-        How many texts run together; it changes the speed alone.
+        How many texts run together. It changes the speed, and in float32 no more than the last digits of a likelihood.
     draw_sets
         How sets of masks are drawn: `mask_sets`, or `spaced_mask_sets` as LLaDA is evaluated.
 
