@@ -18,7 +18,7 @@ from floatlens.report.page.html import write_file
 from floatlens.study.outcomes import summarise
 from floatlens.trace.trace import Trace
 from report.made_up_answers import answers as made_up_answers
-from report.made_up_curves import MEASURES, TEXTS, value_of
+from report.made_up_curves import MEASURES, TEXTS, made_up_curves, value_of
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -224,6 +224,24 @@ def test_training_scrubs_the_updates(browser: Any, study: str) -> None:
             assert cells[3].startswith("[")
             assert number(cells[4]) == 2.5
         assert HOSTILE["script"] in rows.first.inner_text()
+
+
+def test_a_training_shows_the_curves_that_have_a_measure_and_no_empty_ones(browser: Any, tmp_path: Path) -> None:
+    read = made_up_curves()
+    of_first = read.filter(pl.col("measure") == MEASURES[0], pl.col("group") == "unmasked")
+    written = of_first.with_columns(group=pl.lit("predicting"), measure=pl.lit("changes of the path"))
+    write_file(tmp_path / "page.html", Sources(training={"runs": pl.concat([read, written])}), Choices(), progress=False)
+    with opened(browser, (tmp_path / "page.html").as_uri(), wait_for=".plot .dot") as seen:
+        legend = seen.page.locator(".card").first.locator(".legend")
+        assert "unmasked rows" in legend.inner_text()
+        assert "predicting rows" not in legend.inner_text()
+        seen.page.get_by_label("Measure").select_option("changes of the path")
+        seen.page.wait_for_selector("h3:has-text('Changes of the path, mean over 3 layers')")
+        assert "predicting rows" in legend.inner_text()
+        assert "unmasked rows" not in legend.inner_text()
+        rows = seen.page.locator(".card", has_text="After update").last.locator("tbody tr")
+        assert rows.count() == 2 * 3 + 2  # shares of three curves that read, changes of two that write
+        assert seen.said == []
 
 
 def test_keys_and_clicks_move_along_a_training(browser: Any, study: str) -> None:
