@@ -235,7 +235,7 @@ def test_a_training_shows_the_curves_that_have_a_measure_and_no_empty_ones(brows
         legend = seen.page.locator(".card").first.locator(".legend")
         assert "unmasked rows" in legend.inner_text()
         assert "predicting rows" not in legend.inner_text()
-        seen.page.get_by_label("Measure").select_option("changes of the path")
+        seen.page.locator("label.field:has-text('Measure') select").select_option("changes of the path")
         seen.page.wait_for_selector("h3:has-text('Changes of the path, mean over 3 layers')")
         assert "predicting rows" in legend.inner_text()
         assert "unmasked rows" not in legend.inner_text()
