@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 from PIL import Image
 
 import floatlens as fl
 from floatlens.errors import Refusal
-from floatlens.report.figures.animation import COLUMNS, animate, place_tokens, refuse_formats
+from floatlens.report.figures.animation import COLUMNS, DPI, FRAME, animate, place_tokens, refuse_formats
 from floatlens.trace.trace import Trace
 
 
@@ -29,6 +31,17 @@ def test_there_is_one_frame_per_step_and_they_differ(trace: Trace, tmp_path: Pat
             picture.seek(number)
             frames.append(np.asarray(picture.convert("RGB")).astype(int))
     assert all(np.abs(first - second).sum() > 0 for first, second in pairwise(frames))
+
+
+def test_a_gif_keeps_the_colours_of_its_legend(trace: Trace, tmp_path: Path) -> None:
+    (file,) = animate(trace, tmp_path, progress=False)
+    with Image.open(file) as picture:
+        frame = np.asarray(picture.convert("RGB")).astype(int)
+    assert frame[0, 0].tolist() == [255, 255, 255]
+    foot = frame[-round(0.32 * DPI) :].reshape(-1, 3)
+    for colour in (FRAME, *(to_hex(colormaps["cividis"](amount)) for amount in (0.0, 0.5, 1.0))):
+        wanted = np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)])
+        assert np.abs(foot - wanted).sum(axis=1).min() < 24, colour
 
 
 def test_tokens_never_leave_the_picture_and_are_cut_where_they_are_endless() -> None:

@@ -201,9 +201,16 @@ def _plain(text: str) -> str:
 
 def _write_gif(frames: list[Image.Image], file: Path, speed: float) -> None:
     duration = [round(1000 / speed)] * (len(frames) - 1) + [round(3000 / speed)]  # the last one stays
-    palette = [frame.quantize(200, dither=Image.Dither.NONE) for frame in frames]
+    wide, tall = frames[0].size
+    some = Image.new("RGB", (wide, 3 * tall))
+    for place, frame in enumerate((frames[0], frames[len(frames) // 2], frames[-1])):
+        some.paste(frame, (0, place * tall))
+    # one palette for all frames, which keeps rare colours (the strongest key, the frame of what is written), and white as it is
+    palette = some.quantize(254, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    palette.putpalette([*(palette.getpalette() or [])[: 3 * 254], 255, 255, 255])
+    drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     content = io.BytesIO()
-    palette[0].save(content, format="GIF", save_all=True, append_images=palette[1:], duration=duration, loop=0, optimize=True)
+    drawn[0].save(content, format="GIF", save_all=True, append_images=drawn[1:], duration=duration, loop=0, optimize=True)
     file.write_bytes(content.getvalue())
 
 
