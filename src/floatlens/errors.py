@@ -90,6 +90,34 @@ def bounds_in_words(message: str) -> str:
     )
 
 
+_KINDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "string_unicode": "a text of whole characters",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table of fields",
+    "too_short": "a list of at least one entry",
+    "string_pattern_mismatch": "a name of letters, digits, '.', '-' and '_', at most 80 of them",
+}
+
+
+def wanted_in_words(kind: str, message: str) -> str:
+    """What a value in a TOML file must be, from the kind and the message of pydantic's complaint about it.
+
+    Examples
+    --------
+    >>> wanted_in_words("int_type", "Input should be a valid integer")
+    'must be a whole number'
+    >>> wanted_in_words("less_than", "Input should be less than 1")
+    'must be below 1'
+    """
+    return f"must be {_KINDS[kind]}" if kind in _KINDS else bounds_in_words(message)
+
+
 @contextmanager
 def in_a_sentence(what: str, then: str) -> Iterator[None]:
     """Whatever is raised in here, as a Refusal: `what` went wrong, the reason, and `then`, what to do.

@@ -22,6 +22,7 @@ from small_checkpoints import llama_folder
 import floatlens as fl
 from floatlens.decoding import prompts
 from floatlens.models.doctor import examine
+from floatlens.models.sources import gguf
 
 DATA = Path(__file__).parents[1] / "data"
 MAY_LOAD = ("known_type", "tokenizer_of_its_own", "tokenizer_named_in_the_config", "twin", "published_kind", "other_configs")
@@ -340,6 +341,14 @@ def test_weights_that_no_memory_could_hold_are_refused_before_they_are_asked_for
         metadata={"format": "pt"},
     )
     assert "billion parameters, and" in refusal(fl.load, folder)
+
+
+@pytest.mark.parametrize("layers", [3, 2**20, 2**32 - 1])
+def test_a_gguf_file_that_promises_more_layers_than_it_holds_is_refused_before_one_is_built(layers: int, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "model.gguf", gguf_tensors(tiny_llama(len(SENTENCEPIECE), tied=False)), layers=layers)
+    (tmp_path / "converted").mkdir()
+    said = refusal(gguf.convert, tmp_path / "model.gguf", tmp_path / "converted")
+    assert said.endswith(f"model.gguf promises {layers} layers and holds 2, so it is cut off or damaged; download it again.")
 
 
 def test_a_header_of_any_length_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,19 @@ def examined(config: Any) -> str | None:
         except fl.Refusal as refusal:
             return str(refusal)
     return None
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "modernbert"])
+def test_a_config_of_very_many_layers_is_refused_before_a_list_of_them_is_made(kind: str) -> None:
+    tracemalloc.start()
+    try:
+        said = examined(CONFIGS[kind] | {"num_hidden_layers": 10**8})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert said is not None
+    assert "num_hidden_layers=100000000; that must be a whole number from 1 to 2,048." in said
+    assert most < 10**8, "bytes"
 
 
 @settings(max_examples=tries(60, 2000), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

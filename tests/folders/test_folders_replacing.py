@@ -110,6 +110,25 @@ def test_a_file_that_is_added_while_a_run_goes_on_stays_and_the_result_is_not_lo
     assert damage(tmp_path / "out-3") == []
 
 
+def test_a_file_of_the_user_in_a_folder_that_a_killed_run_had_replaced_is_named_and_stays(tmp_path: Path) -> None:
+    """The run was killed when its folder had its name, and what it replaced was still to be removed."""
+    place, old = tmp_path / "out", tmp_path / ".out.unfinished" / "old"
+    write_demo(place, second="2")
+    write_demo(tmp_path / "replaced", first="1")
+    old.parent.mkdir()
+    (tmp_path / "replaced").rename(old)
+    (old / "mine.txt").write_text("mine")
+    said = message_of(lambda: write_demo(place, third="3"))
+    assert said == f"{old / 'mine.txt'} was not written by floatlens. Move it away, and run the same command again."
+    assert {name: content for name, content in contents(tmp_path).items() if not name.endswith(".json")} == {
+        "out/second": b"2",
+        ".out.unfinished/old/mine.txt": b"mine",
+    }
+    (old / "mine.txt").rename(tmp_path / "mine.txt")
+    write_demo(place, third="3")
+    assert {name for name in contents(tmp_path) if "manifest" not in name} == {"out/third", "mine.txt"}
+
+
 def test_a_folder_of_files_that_nobody_edits_is_mended_but_not_if_files_were_added(tmp_path: Path) -> None:
     def build(text: str) -> None:
         with unfinished_folder(tmp_path / "index", "index", replacing="index", mending=True) as unfinished:

@@ -81,13 +81,14 @@ def write_gguf(
     tokenizer: dict[str, Any] | None = None,
     architecture: str = "llama",
     scaling: str | None = None,
+    layers: int = 2,
 ) -> None:
     """A whole GGUF file. `tokenizer` holds further keys below `tokenizer.ggml`; a tensor of bytes is one of Q8_0 blocks."""
     writer = gguf_package.GGUFWriter(file, architecture)
     writer.add_name("tiny")
     writer.add_context_length(128)
     writer.add_embedding_length(64)
-    writer.add_block_count(2)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(96)
     writer.add_head_count(4)
     writer.add_head_count_kv(2)

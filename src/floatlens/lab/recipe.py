@@ -22,7 +22,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from floatlens.errors import Refusal
+from floatlens.errors import Refusal, wanted_in_words
 from floatlens.lab.initial_weights import Start
 from floatlens.lab.scores import SCORES
 from floatlens.lab.sequences import BUILDERS, LONGEST, Shape, make_batch
@@ -297,17 +297,6 @@ def _table(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value) if getattr(value, field.name) != field.default}
 
 
-MUST_BE = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "string_type": "a text",
-    "string_unicode": "a text of whole characters",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "model_type": "a table of fields",
-    "too_short": "a list of at least one table",
-}
 TABLES: dict[str, type[Table]] = {"model": ModelTable, "optimizer": OptimizerTable}
 
 
@@ -337,9 +326,8 @@ def _sentence(error: ErrorDetails, table: Mapping[str, Any], where: str) -> str:
         return f"{holder} {what}. The fields there are: {', '.join(table_type.model_fields)}."
     if kind == "value_error":
         return f"{holder}: {error['msg'].removeprefix('Value error, ')}."
-    wanted = MUST_BE.get(kind) or error["msg"].removeprefix("Input should be ").replace("greater than or equal to", "at least")
-    wanted = wanted.replace("less than or equal to", "at most").replace("greater than", "above")
-    return f"{holder}: {field} is {value}, but it must be {wanted}." if field else f"{holder} is {value}, but it must be {wanted}."
+    wanted = wanted_in_words(kind, error["msg"])
+    return f"{holder}: {field} is {value}, but it {wanted}." if field else f"{holder} is {value}, but it {wanted}."
 
 
 def _name_of(stage: Any) -> str:

@@ -28,7 +28,7 @@ from floatlens.folders import one_writer, write_whole
 from floatlens.lab.recipe import Recipe, recipe_as_table, recipe_of
 from floatlens.lab.scores import scores
 from floatlens.lab.sequences import TOKEN_ID
-from floatlens.lab.training_state import read_state, restore_state, write_state
+from floatlens.lab.training_state import checkpoint_name, read_state, restore_state, write_state
 from floatlens.lab.updates import make_optimizer, make_twin, run_update
 from floatlens.models.families.twin import KINDS
 from floatlens.models.language_model import LanguageModel
@@ -152,17 +152,6 @@ def updates_done(folder: str | PathLike[str]) -> int:
     0
     """
     return read_standing(Path(folder) / STATE).done
-
-
-def checkpoint_name(update: int) -> str:
-    """The file of the checkpoint after an update.
-
-    Examples
-    --------
-    >>> checkpoint_name(512)
-    'update-000512.safetensors'
-    """
-    return f"update-{update:06d}.safetensors"
 
 
 def twin_at(folder: str | PathLike[str], update: int) -> LanguageModel:

@@ -1,4 +1,5 @@
-"""The state that a training resumes from, as one file: trained weights and AdamW's moments as tensors, how far it has come as JSON.
+"""What a training leaves: the names of its checkpoints, and the state that it resumes from, as one file: trained weights and AdamW's
+moments as tensors, how far it has come as JSON.
 
 The JSON stands in the header of the safetensors file, with the SHA-256 of everything. The file is written whole or not at all.
 
@@ -23,6 +24,17 @@ from floatlens.models.adapters import tensors_sha256
 _MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
 _STANDING, _DIGEST = "standing", "sha256"
 Standing = TypeVar("Standing")
+
+
+def checkpoint_name(update: int) -> str:
+    """The file of the checkpoint after an update.
+
+    Examples
+    --------
+    >>> checkpoint_name(512)
+    'update-000512.safetensors'
+    """
+    return f"update-{update:06d}.safetensors"
 
 
 def write_state(path: Path, weights: Mapping[str, Tensor], called: str, optimizer: torch.optim.AdamW, standing: Any) -> None:

@@ -40,8 +40,18 @@ _SIZES = {  # the largest that is believed
 }
 _OPTIONAL = ("num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings")
 _LARGEST_COUNT = 1 << 20  # of experts, window layers, ...: any other whole number whose name says that it counts parts
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer")
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps")
 _BASES = ("rope_theta", "global_rope_theta", "local_rope_theta", "rope_local_base_freq", "factor", "attention_factor")
+
+
+def refuse_too_many_layers(name: str, published: Mapping[str, Any]) -> None:
+    """Refuse more layers than any model has before transformers reads a config: some classes make a list with an entry for each."""
+    most = _SIZES["num_hidden_layers"]
+    for table in (published, *(value for value in published.values() if isinstance(value, Mapping))):
+        for field in _LAYERS:
+            if isinstance(value := table.get(field), int) and value > most:
+                raise Refusal(f"{_says(name, field, value)}; that must be a whole number from 1 to {most:,}. {_THEN}")
 
 
 def refuse_impossible_values(name: str, config: Any) -> None:
@@ -188,6 +198,7 @@ def draw_up(checkpoint: Checkpoint, family: str | None, trust_remote_code: bool,
     if family is not None and family not in FAMILIES:
         raise Refusal(f"There is no family {family!r}. There are: {', '.join(FAMILIES)}.")
     what = f"The config of {checkpoint.name} is not one that a model can be built from"
+    refuse_too_many_layers(checkpoint.name, checkpoint.config)
     with in_a_sentence(what, "Fetch config.json again, or correct it."), quiet():
         if checkpoint.adapter is not None:
             if family not in (None, "adapted"):

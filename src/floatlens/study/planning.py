@@ -161,27 +161,38 @@ def _jobs_of_task(
     if to_trace is None:
         traced = asked or [condition for condition in conditions if condition.intervention is None]
     digests = _Digests()
+    how: dict[str, Any] = {"device": device, "threads": study.run.threads}
+    length = table.gen_length or task.gen_length
+    for sampler, model, settings in _ways(study, models, task, [*conditions, *traced], length, tell, others):
+        about = (table.label, sampler, model)
+        for condition in conditions:
+            for first, samples in _shards(task.samples, study.run.shard):
+                yield questions_job(*about, samples, condition, settings, first=first, digest=digests(samples, condition), **how)
+        if traces is None:
+            continue
+        for condition in traced:
+            for first, samples in _shards(task.samples[: traces.samples], study.run.shard):
+                names = [sample.id for sample in samples]
+                shown = {"samples": samples, "condition": condition, "digest": digests(samples, condition)}
+                yield trace_job(*about, settings, _tracing(traces), names, first=first, **shown, **how)
+
+
+def _ways(
+    study: StudyFile,
+    models: Sequence[KnownModel],
+    task: Task,
+    conditions: Sequence[Condition],
+    gen_length: int,
+    tell: Callable[[str], object] = lambda _sentence: None,
+    others: Sequence[Examination] = (),
+) -> Iterator[tuple[str, ModelChoice, Settings]]:
+    """Every way in which a task is put: the name of a sampler, a model, and how that model is asked, with each seed."""
     for sampler in study.samplers:
-        settings = replace(_settings(study, sampler, table.gen_length or task.gen_length), scorer=task.scorer, shortcut=task.shortcut)
-        settings = replace(settings, wording=task.wording)
-        examined = [model.examined for model in models]
-        own = settings_by_model(examined, task, [*conditions, *traced], settings, sampler.sampler, tell, others)
+        settings = _settings(study, sampler, task, gen_length)
+        own = settings_by_model([model.examined for model in models], task, conditions, settings, sampler.sampler, tell, others)
         for model, of_model in zip(models, own, strict=True):
             for seed in study.seeds:
-                how: dict[str, Any] = {"device": device, "threads": study.run.threads}
-                about = (table.label, sampler.name, model.choice)
-                seeded = replace(of_model, seed=seed)
-                for condition in conditions:
-                    for first, samples in _shards(task.samples, study.run.shard):
-                        digest = digests(samples, condition)
-                        yield questions_job(*about, samples, condition, seeded, first=first, digest=digest, **how)
-                if traces is None:
-                    continue
-                for condition in traced:
-                    for first, samples in _shards(task.samples[: traces.samples], study.run.shard):
-                        names = [sample.id for sample in samples]
-                        shown = {"samples": samples, "condition": condition, "digest": digests(samples, condition)}
-                        yield trace_job(*about, seeded, _tracing(traces), names, first=first, **shown, **how)
+                yield sampler.name, model.choice, replace(of_model, seed=seed)
 
 
 def _read_task(table: TaskTable, conditions: Sequence[Condition], folder: Path, data: dict[str, str]) -> Task:
@@ -215,12 +226,15 @@ def _note_digest(file: str, data: dict[str, str]) -> None:
             data[file] = hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _settings(study: StudyFile, sampler: SamplerTable, gen_length: int) -> Settings:
+def _settings(study: StudyFile, sampler: SamplerTable, task: Task, gen_length: int) -> Settings:
     return Settings(
+        wording=task.wording,
+        scorer=task.scorer,
+        shortcut=task.shortcut,
         gen_length=sampler.gen_length or gen_length,
         steps=sampler.steps,
         batch_size=study.run.batch_size,
-        likelihood=study.likelihood,
+        likelihood=study.likelihood and bool(task.samples),  # prompts have no answers
         mask_sets=study.mask_sets,
         chat=study.chat,
         allow_unknown=study.allow_unknown,
@@ -264,13 +278,9 @@ def _jobs_of_prompts(
     if not prompts:
         raise Refusal(f"{table.file} holds no prompt.")
     names = [table.name if table.file is None else f"{table.name}-{number:04d}" for number in range(len(prompts))]
-    for sampler in study.samplers:
-        settings = replace(_settings(study, sampler, 32), likelihood=False)
-        task = Task(table.name, ())
-        own = settings_by_model([model.examined for model in models], task, [], settings, sampler.sampler, lambda _sentence: None)
-        for model, of_model in zip(models, own, strict=True):
-            for seed in study.seeds:
-                about = (table.name, sampler.name, model.choice, replace(of_model, seed=seed), _tracing(study.traces))
-                for first, shard in _shards(prompts, study.run.shard):
-                    own_names = names[first : first + len(shard)]
-                    yield trace_job(*about, own_names, first=first, prompts=shard, device=device, threads=study.run.threads)
+    how: dict[str, Any] = {"device": device, "threads": study.run.threads}
+    task = Task(table.name, ())
+    for sampler, model, settings in _ways(study, models, task, [], task.gen_length):
+        for first, shard in _shards(prompts, study.run.shard):
+            about = (table.name, sampler, model, settings, _tracing(study.traces), names[first : first + len(shard)])
+            yield trace_job(*about, first=first, prompts=shard, **how)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import ErrorDetails
 
 from floatlens.decoding.options import SAMPLERS
-from floatlens.errors import Refusal, bounds_in_words, shown, suggestion
+from floatlens.errors import Refusal, shown, suggestion, wanted_in_words
 from floatlens.interventions.wording import from_text
 from floatlens.measures.catalogue import CATALOGUE
 from floatlens.seeds import LARGEST_SEED
@@ -306,19 +306,6 @@ def _twice(table: str, names: Sequence[str]) -> list[tuple[tuple[str | int, ...]
     ]
 
 
-_MUST_BE = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "string_type": "a text",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "dict_type": "a table",
-    "model_type": "a table of fields",
-    "too_short": "a list of at least one entry",
-    "string_pattern_mismatch": "a name of letters, digits, '.', '-' and '_', at most 80 of them",
-}
-
-
 def _own_mistakes(error: ValidationError) -> list[ErrorDetails]:
     """The complaints of pydantic without those that only follow from others: a list whose entries are wrong is called too short as well."""
     found = error.errors(include_url=False)
@@ -342,8 +329,7 @@ def _mistake(error: ErrorDetails, text: str, where: str) -> str:
         return f"{place}: {_title(path[:-1])} has no field {shown(field)!r}.{suggestion(field, names)} It takes: {', '.join(names)}."
     if kind == "value_error":
         return f"{place}{f', {_spelled(path)}' if path else ''}: {shown(error['msg'].removeprefix('Value error, ')).rstrip('.')}."
-    must = _MUST_BE.get(kind)
-    wanted = f"must be {must}" if must else bounds_in_words(error["msg"])
+    wanted = wanted_in_words(kind, error["msg"])
     return f"{place}, {_spelled(path)}: {wanted} (it is {shown(json.dumps(error['input'], default=str)[:60])})."
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from floatlens.errors import Refusal, bounds_in_words
+from floatlens.errors import Refusal, wanted_in_words
 from floatlens.models.adapters import MaskKind, Trains
 from floatlens.seeds import LARGEST_SEED
 
@@ -246,7 +246,7 @@ def recipe_of(table: dict[str, Any], where: str) -> Recipe:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
-        sentence = bounds_in_words(first["msg"].removeprefix("Value error, "))
+        sentence = wanted_in_words(first["type"], first["msg"].removeprefix("Value error, "))
         shown = f" (it is {str(first['input'])[:60]!s})" if first["type"] not in ("missing", "value_error", "extra_forbidden") else ""
         raise Refusal(
             f"{where}{f', {field}' if field else ''}: {sentence}{shown}. Correct {'this field' if field else 'the recipe'}."

@@ -29,7 +29,7 @@ from floatlens.lab.adaptation.objective import Predictor, backward, held_out_los
 from floatlens.lab.adaptation.recipe import MOST_UPDATES, Recipe, recipe_of
 from floatlens.lab.adaptation.sequences import TrainingSequence, draw_update, held_out_sequences
 from floatlens.lab.adaptation.team import ALONE, Team
-from floatlens.lab.training_state import read_state, restore_state, write_state
+from floatlens.lab.training_state import checkpoint_name, read_state, restore_state, write_state
 from floatlens.models.adapters import ADAPTER, Adapter, AdapterInfo, MaskKind, Objective, weights_sha256, write_adapter
 from floatlens.models.language_model import LanguageModel
 
@@ -227,17 +227,6 @@ def run(
         if writes:
             write_adapter(place / ADAPTER, adaptation.adapter(standing.done))
     return standing
-
-
-def checkpoint_name(update: int) -> str:
-    """The file of the adapter after an update.
-
-    Examples
-    --------
-    >>> checkpoint_name(512)
-    'update-000512.safetensors'
-    """
-    return f"update-{update:06d}.safetensors"
 
 
 def load_state(path: Path, adaptation: Adaptation) -> Standing:

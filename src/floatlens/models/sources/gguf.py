@@ -11,7 +11,8 @@ transformers reads the weights and the vocabulary; this module adds what it leav
 - Rotary scaling (Llama 3.1 and later keep it in a tensor, others in the metadata) is dropped by transformers: refused.
 - A tensor that is missing would be drawn at random: refused.
 
-Also refused: files that are not GGUF or are cut off, architectures transformers cannot read, and missing packages.
+Also refused: files that are not GGUF or are cut off, more layers than the file holds (a flipped bit promises billions, which transformers
+would begin to build), architectures transformers cannot read, and missing packages.
 """
 
 import contextlib
@@ -113,6 +114,10 @@ def _checked(gguf_file: Path) -> tuple[Mapping[str, Any], PreTrainedConfig]:
     except _DAMAGED as error:
         raise Refusal(f"{gguf_file} is cut off or damaged ({_short(error)}); download it again.") from error
     architecture = metadata["general.architecture"]
+    layers = len({name.split(".")[1] for name in tensor_names if name.startswith("blk.")})
+    promised = metadata.get(f"{architecture}.block_count", layers)
+    if not isinstance(promised, int) or promised > layers:  # before anything is built of so many
+        raise Refusal(f"{gguf_file} promises {promised!r:.40} layers and holds {layers}, so it is cut off or damaged; download it again.")
     config = None
     try:
         config = AutoConfig.from_pretrained(str(gguf_file.parent), gguf_file=gguf_file.name, trust_remote_code=False)
