@@ -87,7 +87,7 @@ def main(
 ) -> None:
     """See where a language model looks while it writes.
 
-    Start with `floatlens demo`, which takes about a minute and a half.
+    Start with `floatlens demo`, which takes about two minutes on two cores.
     """
 
 

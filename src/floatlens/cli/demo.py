@@ -54,8 +54,8 @@ def demo(
     questions: int = typer.Option(
         None,
         min=1,
-        help="Questions per context; everything else grows with it. By default 100 about the world (about a minute and a half on two "
-        "cores), 12 with --real, and 100 with --task (hours).",
+        help="Questions per context; everything else grows with it. By default 100 about the world (about two minutes on two cores), "
+        "12 with --real, and 100 with --task (hours).",
     ),
     draws: int = typer.Option(
         None,

@@ -14,7 +14,7 @@ from floatlens.errors import Refusal
 from floatlens.study.errand import Packed
 
 QUESTIONS, QUESTIONS_OF_A_FILE = 100, 100
-"""The defaults: of the world, which two cores finish in about a minute and a half, and of a real task. More give narrower intervals."""
+"""The defaults: of the world, which takes two cores about two minutes, and of a real task. More give narrower intervals."""
 FEWEST = 4
 
 EXPERIMENTS = ("trace", "masked descriptions", "masked answers", "noise", "layout", "position")
