@@ -19,8 +19,8 @@ from floatlens.trace.trace import Trace
 def light(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Trace]]:
     """A page of two traces without anything per head."""
     traces = {
-        name: fl.load(model).trace([PROMPT], gen_length=4, detail="light", progress=False, **more)
-        for name, model, more in (("mdm", "twin-mdm", {"steps": 4}), ("arm", "twin-arm", {}))
+        "mdm": fl.load("twin-mdm").trace([PROMPT], gen_length=4, steps=4, detail="light", progress=False),
+        "arm": fl.load("twin-arm").trace([PROMPT], gen_length=4, detail="light", progress=False),
     }
     return save_page(tmp_path_factory.mktemp("light") / "report.html", traces), traces
 

@@ -37,6 +37,7 @@ DPI = 120
 FOOT = 0.25  # inches for the legend
 FORMATS = ("gif", "mp4")
 FRAME = "#d4550f"  # of what is written now
+SHAPE = "round,pad=0,rounding_size=0.14"
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _frame(
         ground = (0.93, 0.93, 0.93, 1.0) if np.isnan(value) else colours(float(np.clip(LIFTS(max(value, 1e-9)), 0, 1)))
         masked, now = state[place] == MASKED, state[place] == COMMITTED_NOW
         box = FancyBboxPatch(
-            (token.column, token.line - 0.36), token.width + 0.35, 0.72, boxstyle="round,pad=0,rounding_size=0.14", facecolor=ground,
+            (token.column, token.line - 0.36), token.width + 0.35, 0.72, boxstyle=SHAPE, facecolor=ground,
             edgecolor=FRAME if now else "white", linewidth=1.8 if now else 0.4, hatch="//////" if masked else None,
             zorder=2 if now else 1,
         )  # fmt: skip
@@ -188,9 +189,10 @@ def _legend(figure: Figure, tall: float) -> None:
     words = ((3, "masked"), (14, "written now"), (29, "anchor"), (38, "attention over a fair share: 1/8"), (64.2, "64"))
     for column, text in words:
         axes.text(column, 0.5, text, fontsize=8, va="center", color="#555")
-    box = {"boxstyle": "round,pad=0,rounding_size=0.14"}
-    axes.add_patch(FancyBboxPatch((0, 0.2), 2.3, 0.6, facecolor="#4b546c", edgecolor="white", linewidth=0.4, hatch="//////", **box))
-    axes.add_patch(FancyBboxPatch((11, 0.2), 2.3, 0.6, facecolor="white", edgecolor=FRAME, linewidth=1.8, **box))
+    masked = FancyBboxPatch((0, 0.2), 2.3, 0.6, boxstyle=SHAPE, facecolor="#4b546c", edgecolor="white", linewidth=0.4, hatch="//////")
+    written = FancyBboxPatch((11, 0.2), 2.3, 0.6, boxstyle=SHAPE, facecolor="white", edgecolor=FRAME, linewidth=1.8)
+    axes.add_patch(masked)
+    axes.add_patch(written)
     axes.plot(27.8, 0.5, "D", color="black", markersize=3.4)
     axes.imshow(np.linspace(0, 1, 64)[None], cmap="cividis", extent=(52.6, 63.6, 0.2, 0.8), aspect="auto")
 
