@@ -163,7 +163,7 @@ def test_mixtures_of_experts_need_trust_although_they_call_themselves_llada(kind
     write_json(tmp_path / "config.json", config)
     write_weights(tmp_path, {"model.norm.weight": torch.ones(2), "lm_head.weight": torch.ones(2, 2)})
     refused(
-        rf"\({model_class}\) runs only with code that comes with the checkpoint\. If you trust where it comes from, say "
+        rf"\({model_class}\) runs only with code that comes with the checkpoint\. If you trust where it comes from, pass "
         rf"trust_remote_code=True",
         tmp_path,
     )
