@@ -220,7 +220,7 @@ def test_questions_that_lack_something_are_left_out_only_when_asked_and_said(flo
         (["-t", "plain"], "The task plain is read from a file"),
         (["--intervention", "mask-anchors:1"], "Interventions act in the contexts"),
         (["-c", "gold", "--intervention", "mask-anchor"], "There is no intervention 'mask-anchor'"),
-        (["-m", "tiny-arm"], "have one name"),
+        (["-m", "tiny-arm"], "have the same name"),
         (["-c", "layout:far"], "places two gold passages, and sample world-open-0000 has 1"),
         (["-c", "masks:4,masks=2"], "'masks:4,masks=2' names masks twice"),
         (["--set", "wording=x"], "--set wording=... is not a sampler option"),

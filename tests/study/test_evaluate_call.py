@@ -135,7 +135,7 @@ def test_calls_that_cannot_be_carried_out_are_refused(models: list[Path]) -> Non
         fl.evaluate(models[1], trace=1)
     with pytest.raises(fl.Refusal, match="A Task holds its questions already"):
         fl.evaluate(models[1], load_task("world", count=1), data="questions.jsonl")
-    with pytest.raises(fl.Refusal, match="have one name"):
+    with pytest.raises(fl.Refusal, match="have the same name"):
         fl.evaluate([models[1], fl.load(models[1])])
     with pytest.raises(fl.Refusal, match="Loaded models, and a Task, stay in this process"):
         fl.evaluate(fl.load(models[1]), workers=2)
