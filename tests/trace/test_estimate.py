@@ -77,6 +77,20 @@ def test_texts_are_counted(prompts: list[str], detail: str, tmp_path: Path) -> N
     assert written(tmp_path / "run.zarr") <= bound <= 1.5 * uncompressed(tmp_path / "run.zarr")
 
 
+def test_longer_texts_of_as_many_tokens_are_promised_more_room_by_as_much_as_they_take(tmp_path: Path) -> None:
+    """Arrays are as large for short tokens as for long ones, so nothing but the texts can make the difference."""
+    lm = fl.load(STORIES)
+    pieces = sorted((piece, token) for piece, token in lm.tokenizer.get_vocab().items() if piece.isascii() and piece.isalpha())
+    by_length = [token for _, token in sorted(pieces, key=lambda entry: len(entry[0]))]
+    taken, said = [], []
+    for number, tokens in enumerate((by_length[:50], by_length[-50:])):
+        lm.trace([tokens], gen_length=1, detail="light", path=tmp_path / f"{number}.zarr", progress=False)
+        taken.append(sum(file.stat().st_size for file in (tmp_path / f"{number}.zarr").rglob("zarr.json")))
+        said.append(promised(lm, [tokens], 1, detail="light"))
+    assert taken[1] - taken[0] > 200
+    assert said[1] - said[0] >= taken[1] - taken[0] - 100, "a hundred bytes for the token that each of them writes"
+
+
 def test_masks_inside_the_prompt_are_counted(tmp_path: Path) -> None:
     lm = diffusion_model("llada")
     prompts = [[5, MASK, 7, MASK, MASK, 9]]
