@@ -103,6 +103,6 @@ def test_the_command_says_where_no_sink_is_and_writes_the_table(text: Path, tmp_
     assert ran.exit_code == 0, ran.output
     assert "no layer in which the first token is a sink" in " ".join(ran.output.split())
     assert sorted(pl.read_parquet(into / "visibility.parquet")["share"].unique()) == [0.0, 1.0]
-    for shares, said in (("0,x", "no list of numbers"), (".1,1", "0 among them"), ("0,2", "from 0 to 1")):
+    for shares, said in (("0,x", "not a list of numbers"), (".1,1", "0 among them"), ("0,2", "from 0 to 1")):
         with pytest.raises(Refusal, match=said):
             CliRunner().invoke(app, [*arguments[:-4], "--shares", shares], catch_exceptions=False)
