@@ -116,7 +116,9 @@ def test_ratios_are_drawn_on_a_log_scale_with_their_fair_share_at_one(browser: A
             float(ticks.nth(place).text_content() or "nan"): float(ticks.nth(place).get_attribute("y")) for place in range(ticks.count())
         }
         assert 1.0 in heights
+        assert min(heights) > 0
         steps = [heights[10 * tick] - heights[tick] for tick in heights if 10 * tick in heights]
+        assert steps
         assert steps == pytest.approx([steps[0]] * len(steps), abs=0.2)
         null = card.locator("svg[data-chart] path.null").first.get_attribute("d")
         assert float(null.split()[1].split("L")[0]) == pytest.approx(heights[1.0] - 3.5, abs=0.2)
